@@ -44,6 +44,7 @@ static const struct guardrail_domain_ops domain_ops = {
 	.may_store = guardrail_may_store,
 	.thread_kept = guardrail_report_thread,
 	.object_kept = guardrail_report_frame,
+	.faulted = guardrail_faulted,
 };
 
 static int __init guardrail_init(void)

@@ -11,6 +11,7 @@
 #include "border/action.h"
 #include "border/check.h"
 #include "border/quota.h"
+#include "domain/imports.h"
 #include "domain/interrupts.h"
 #include "domain/ops.h"
 #include "report/report.h"
@@ -525,6 +526,9 @@ int guardrail_do_require_calls(const struct guardrail_action *action, struct gua
 		if (load(p + action->fields[i].offset, 8, &function) && function && !guardrail_check_call(action->domain, function))
 			guardrail_refuse(action, call, "structure with a function at", function,
 					 guardrail_held_at(function, action->domain), "icall");
+	/* What was looked at stays as it is. On the heap drivers zero such structures when they free them. */
+	if (action->n_fields && guardrail_is_variable(action->domain, p))
+		given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_READ));
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_calls);

@@ -5,6 +5,7 @@
 #include "border/target.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/imports.h"
 #include "domain/ops.h"
 #include "domain/stack.h"
 #include "domain/thread.h"
@@ -107,6 +108,16 @@ void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned lo
 	check((unsigned long)raw_cpu_ptr((void __percpu *)offset), size, domain, ip);
 }
 EXPORT_SYMBOL_GPL(guardrail_percpu_slow);
+
+void guardrail_beyond_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
+{
+	/* What is no variable of the module is for the check of the store. */
+	if (!guardrail_is_variable(domain, addr))
+		return;
+	this_cpu_inc(guardrail_slow_counts.denied);
+	guardrail_report_beyond(addr, size, domain, ip);
+}
+EXPORT_SYMBOL_GPL(guardrail_beyond_slow);
 
 unsigned long guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip)
 {

@@ -9,6 +9,7 @@
 #include "domain/counts.h"
 #include "domain/entry.h"
 #include "domain/locks.h"
+#include "domain/sound.h"
 #include "domain/unwind.h"
 
 static int changes(const struct guardrail_action *action, struct guardrail_call *call, u32 kind, bool taken)
@@ -43,6 +44,13 @@ static bool is_taken(unsigned long p, u32 kind)
 	}
 }
 
+/* The kernel follows the lock's list. */
+static void require_sound(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, u32 kind)
+{
+	if (unlikely(!guardrail_is_lock_sound(p, kind)))
+		guardrail_refuse(action, call, "use of a lock at", p, "an owner or waiters that are no tasks", "a lock");
+}
+
 /* Another entry than the one that took it may release it, but some entry must hold it. */
 static int given(const struct guardrail_action *action, struct guardrail_call *call, u32 kind)
 {
@@ -50,6 +58,8 @@ static int given(const struct guardrail_action *action, struct guardrail_call *c
 
 	if (p && unlikely(!is_taken(p, kind)))
 		guardrail_refuse(action, call, "release of a lock at", p, "a lock that nobody has taken", "one that is taken");
+	if (p)
+		require_sound(action, call, p, kind);
 	return changes(action, call, kind, false);
 }
 
@@ -60,6 +70,8 @@ static int wanted(const struct guardrail_action *action, struct guardrail_call *
 
 	if (p && guardrail_lock_depth(p, kind) > 0)
 		guardrail_refuse(action, call, "wait for a lock at", p, "the lock", "a lock that its task has not");
+	if (p)
+		require_sound(action, call, p, kind);
 	return 0;
 }
 

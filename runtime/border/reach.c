@@ -180,18 +180,36 @@ bool guardrail_reaches(u32 domain, unsigned long p)
 	return true;
 }
 
-/* True for memory of the domain's own: that it may write, where an object of its own begins, in its allocation, on its stacks. */
-static bool is_own(u32 domain, unsigned long p)
+/* True where each slot is one in which the domain has a right, or where an object of its own lies. */
+static bool has_tags(u32 domain, unsigned long p, unsigned long n)
+{
+	unsigned long tag, last = tag_of(p + n - 1);
+
+	for (tag = tag_of(p); tag <= last; tag++) {
+		int value = tag_peek(tag);
+
+		if (value <= 0 || (value != GUARDRAIL_CONFLICT && (u32)value >> 4 != domain))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * True for memory of the domain's own: that it may write, where objects of its own lie, in its allocations, on its stacks. An
+ * allocation counts up to where the allocator's piece of memory ends, since a driver has rights to parts of some.
+ */
+static bool is_own(u32 domain, unsigned long p, unsigned long n)
 {
 	struct guardrail_region region;
-	int value = tag_peek(tag_of(p));
+	unsigned long last = p + n - 1;
 
-	if (value > 0 && value != GUARDRAIL_CONFLICT && (u32)value >> 4 == domain)
+	if (last < p)
+		return false;
+	if (has_tags(domain, p, n) || guardrail_on_stack(p, n) || guardrail_check_write(domain, p, n) ||
+	    (guardrail_is_in_domain(domain, p) && guardrail_is_in_domain(domain, last)) ||
+	    (guardrail_on_stack_of(domain, p) && guardrail_on_stack_of(domain, last)))
 		return true;
-	if (guardrail_on_stack(p, 1) || guardrail_check_write(domain, p, 1) || guardrail_is_in_domain(domain, p) ||
-	    guardrail_on_stack_of(domain, p))
-		return true;
-	return guardrail_region_of(p, &region) && guardrail_owns_any(domain, region.start);
+	return guardrail_region_of(p, &region) && guardrail_owns_any(domain, region.start) && last < region.end;
 }
 
 static int require(const struct guardrail_action *action, const struct guardrail_call *call, bool own)
@@ -201,18 +219,20 @@ static int require(const struct guardrail_action *action, const struct guardrail
 	stop_dead(action, call);
 	if (!pointer_of(action, call, &p) || IS_ERR_VALUE(p))
 		return 0;
-	if ((!own || !is_own(action->domain, p)) && !guardrail_reaches(action->domain, p))
+	if ((!own || !is_own(action->domain, p, max(size_of(action, call), 1UL))) && !guardrail_reaches(action->domain, p))
 		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");
 	return 0;
 }
 
-/* Memory of the domain's own, or what it can have come by. */
+/* Memory of the domain's own with as many bytes as the value says, or what it can have come by. */
 GUARDRAIL_CUSTOM(require_ref)
 {
 	unsigned long p;
 
-	/* The usual case. */
+	/* The usual case: every slot is the domain's. */
 	if (likely(usual_pointer(action, call, &p) && p >= KERNEL_HALF && tag_peek(tag_of(p)) == WRITABLE(action->domain)) &&
+	    likely(action->size.kind == GUARDRAIL_VALUE_CONST && action->size.constant < PAGE_SIZE &&
+		   has_tags(action->domain, p, max_t(unsigned long, action->size.constant, 1))) &&
 	    likely(!READ_ONCE(guardrail_dead_domains)))
 		return 0;
 	return require(action, call, true);

@@ -10,6 +10,7 @@
 #include "border/check.h"
 #include "border/custom.h"
 #include "border/target.h"
+#include "domain/sound.h"
 
 /* Waiters that are looked at. */
 #define MOST 64
@@ -60,20 +61,13 @@ static bool are_sound(u32 domain, const struct wait_queue_head *queue)
 	return true;
 }
 
-/* The list of a lock's waiters is sound. */
+/* The list of tasks that wait is sound. */
 GUARDRAIL_CUSTOM(list_sound)
 {
 	const struct list_head *head = (const struct list_head *)object_of(action, call);
-	struct list_head links;
-	int i;
 
-	for (i = 0; head && !is_sound(head, &links); i++) {
-		if (i == TRIES) {
-			refuse(action, call, head);
-			break;
-		}
-		cpu_relax();
-	}
+	if (head && !guardrail_is_list_sound(head))
+		refuse(action, call, head);
 	return 0;
 }
 

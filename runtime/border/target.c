@@ -7,6 +7,7 @@
 #include "base/symbols.h"
 #include "border/target.h"
 #include "border/reach.h"
+#include "domain/code.h"
 #include "domain/imports.h"
 #include "domain/module.h"
 #include "rights/conflict.h"

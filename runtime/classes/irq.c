@@ -3,8 +3,8 @@
 #include <linux/interrupt.h>
 
 #include "border/custom.h"
+#include "domain/code.h"
 #include "domain/interrupts.h"
-#include "domain/module.h"
 #include "report/report.h"
 
 static bool is_called_with(const struct irqaction *action, void *dev_id)

@@ -2,8 +2,8 @@
 /* Callbacks that run after a grace period of RCU. */
 #include <linux/rcupdate.h>
 
+#include "domain/code.h"
 #include "border/custom.h"
-#include "domain/module.h"
 #include "rights/memory.h"
 #include "rights/object.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Ranges of addresses of devices that drivers reserve and release. */
+/* What drivers give back: it must be theirs. */
 #include "border/custom.h"
 #include "domain/registrations.h"
 
@@ -12,5 +12,15 @@ GUARDRAIL_CUSTOM(region_given)
 
 	if (!guardrail_registration_is_made(&made))
 		guardrail_refuse(action, call, "release of the region at", call->args[1], "no such region", "a reserved one");
+	return 0;
+}
+
+/* module_put(module): the domain must have counted a use of it. */
+GUARDRAIL_CUSTOM(module_counted)
+{
+	struct guardrail_registration made = { .domain = action->domain, .n = 1, .args = { call->args[0] }, .inverse = "module_put" };
+
+	if (call->args[0] && !guardrail_registration_is_made(&made))
+		guardrail_refuse(action, call, "release of the module at", call->args[0], "no use of it", "a counted one");
 	return 0;
 }

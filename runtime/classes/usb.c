@@ -5,8 +5,8 @@
 #include <linux/usb/ch11.h>
 #include <linux/usb/hcd.h>
 
+#include "domain/code.h"
 #include "border/custom.h"
-#include "domain/module.h"
 #include "rights/memory.h"
 
 /* The driver may write its own part of a host while the host exists, and registers that the kernel has mapped for it. */

@@ -17,6 +17,7 @@
 #include "domain/frames.h"
 #include "domain/module.h"
 #include "domain/ops.h"
+#include "domain/stack.h"
 #include "domain/thread.h"
 #include "domain/unwind.h"
 #include "rights/received.h"
@@ -266,6 +267,9 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
 		if (likely(!is_refused(entry))) {
 			receive(entry, record);
+			/* The module has called itself by a pointer, or through the kernel, too often. */
+			if (unlikely(record->previous && guardrail_stack_ends()))
+				guardrail_domain_ops->faulted(entry->domain, "stack overflow", record->call.caller);
 			return 0;
 		}
 		/* The domain was killed before this entry could be seen. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What the modules of a domain import; domain/imports.h describes it. */
+/* What the modules of a domain import, and their variables; domain/imports.h describes it. */
 #include "domain/imports.h"
 #include "domain/module.h"
 
@@ -45,4 +45,20 @@ bool guardrail_imported_variable(u32 domain, bool (*fits)(unsigned long variable
 	struct wanted wanted = { .fits = fits, .data = data };
 
 	return guardrail_any_module(domain, look, &wanted);
+}
+
+static bool holds(const struct guardrail_module *guarded, void *data)
+{
+	unsigned long p = *(unsigned long *)data;
+	u64 i;
+
+	for (i = 0; i < guarded->n_writable; i++)
+		if (p - guarded->writable[i].start < guarded->writable[i].len)
+			return true;
+	return false;
+}
+
+bool guardrail_is_variable(u32 domain, unsigned long p)
+{
+	return guardrail_any_module(domain, holds, &p);
 }

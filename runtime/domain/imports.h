@@ -26,4 +26,14 @@ unsigned long guardrail_find_import(u32 domain, unsigned long p);
  */
 bool guardrail_imported_variable(u32 domain, bool (*fits)(unsigned long variable, void *data), void *data);
 
+/**
+ * guardrail_is_variable() - Test for a variable of a domain's modules.
+ * @domain: The domain.
+ * @p: The address.
+ *
+ * Context: Any but NMI.
+ * Return: True where it lies in the writable data of one of them.
+ */
+bool guardrail_is_variable(u32 domain, unsigned long p);
+
 #endif /* GUARDRAIL_DOMAIN_IMPORTS_H */

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "domain/entry.h"
 #include "domain/locks.h"
+#include "domain/sound.h"
 #include "domain/ops.h"
 #include "domain/unwind.h"
 
@@ -90,6 +91,8 @@ static void give(const struct guardrail_lock *lock)
 {
 	void *p = (void *)lock->p;
 
+	if (!guardrail_is_lock_sound(lock->p, lock->kind))
+		return;
 	switch (lock->kind) {
 	case GUARDRAIL_SPIN:
 		arch_spin_unlock(&((raw_spinlock_t *)p)->raw_lock);

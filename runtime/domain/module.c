@@ -54,7 +54,7 @@ struct entered {
 static LIST_HEAD(modules);
 /*
  * Protects modules, changes of kept, and changes of the policy. Taken in any context but NMI; nothing nests inside.
- * Without it guardrail_is_kept() reads kept, since what is kept stays, and guardrail_code_at() both, since NMIs ask.
+ * Without it guardrail_is_kept() reads kept, since what is kept stays, and guardrail_guarded_at() both, since NMIs ask.
  * Calls by pointer ask, so guardrail_any_module() reads modules without it.
  */
 static DEFINE_SPINLOCK(modules_lock);
@@ -77,42 +77,18 @@ bool guardrail_is_kept(u32 domain, const void *p)
 	return false;
 }
 
-static bool is_in(unsigned long addr, const struct guardrail_range *ranges, u64 n)
+const struct guardrail_module *guardrail_guarded_at(unsigned long addr)
 {
-	u64 i;
-
-	for (i = 0; i < n; i++)
-		if (addr - ranges[i].start < ranges[i].len)
-			return true;
-	return false;
-}
-
-static enum guardrail_code code_of(unsigned long addr, const struct guardrail_module *guarded)
-{
-	if (is_in(addr, guarded->calls, guarded->n_calls))
-		return GUARDRAIL_CODE_CALL;
-	return is_in(addr, guarded->entries, guarded->n_entries) ? GUARDRAIL_CODE_ENTRY : GUARDRAIL_CODE_OWN;
-}
-
-enum guardrail_code guardrail_code_at(unsigned long addr)
-{
-	enum guardrail_code code = GUARDRAIL_CODE_OTHER;
+	const struct guardrail_module *guarded = NULL;
 	const struct entered *entered;
 
-	rcu_read_lock();
 	list_for_each_entry_rcu(entered, &modules, list)
 		if (within_module(addr, entered->module))
-			code = code_of(addr, entered->guarded);
+			guarded = entered->guarded;
 	for (entered = smp_load_acquire(&kept); entered; entered = entered->next_kept)
 		if (within_module_core(addr, entered->module))
-			code = code_of(addr, entered->guarded);
-	rcu_read_unlock();
-	return code;
-}
-
-bool guardrail_is_guarded(unsigned long addr)
-{
-	return guardrail_code_at(addr) != GUARDRAIL_CODE_OTHER;
+			guarded = entered->guarded;
+	return guarded;
 }
 
 bool guardrail_any_module(u32 domain, bool (*fits)(const struct guardrail_module *guarded, void *data), void *data)

@@ -37,36 +37,13 @@ DECLARE_STATIC_KEY_FALSE(guardrail_keeps);
 bool guardrail_is_kept(u32 domain, const void *p);
 
 /**
- * enum guardrail_code - Whose code an address is in.
- * @GUARDRAIL_CODE_OTHER: In no guarded module.
- * @GUARDRAIL_CODE_OWN: A guarded module's own.
- * @GUARDRAIL_CODE_CALL: A thunk of a call to the kernel, which notes what the call returned before it returns.
- * @GUARDRAIL_CODE_ENTRY: A thunk of a call by the kernel.
- */
-enum guardrail_code {
-	GUARDRAIL_CODE_OTHER,
-	GUARDRAIL_CODE_OWN,
-	GUARDRAIL_CODE_CALL,
-	GUARDRAIL_CODE_ENTRY,
-};
-
-/**
- * guardrail_code_at() - Find whose code an address is in.
+ * guardrail_guarded_at() - Find the guarded module that an address is in.
  * @addr: The address.
  *
- * Context: Any.
- * Return: Whose it is, in modules that are loaded or kept.
+ * Context: Any, in a reader of RCU.
+ * Return: What describes it, until the reader ends; NULL where it is in none that is loaded or kept.
  */
-enum guardrail_code guardrail_code_at(unsigned long addr);
-
-/**
- * guardrail_is_guarded() - Test for an address in a guarded module.
- * @addr: The address.
- *
- * Context: Any.
- * Return: True where it lies in one, kept or not.
- */
-bool guardrail_is_guarded(unsigned long addr);
+const struct guardrail_module *guardrail_guarded_at(unsigned long addr);
 
 /**
  * guardrail_any_module() - Ask of each module of a domain.

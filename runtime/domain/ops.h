@@ -25,6 +25,8 @@ struct guardrail_noted;
  *	context but NMI.
  * @object_kept: A function returns while the kernel uses the named object in its stack frame. May not return. In any
  *	context that entries run in.
+ * @faulted: An entry cannot go on for the reason in words. Does not return where the policy ends calls. In any context that
+ *	entries run in.
  */
 struct guardrail_domain_ops {
 	void (*recover)(u32 domain, const char *why);
@@ -35,6 +37,7 @@ struct guardrail_domain_ops {
 	bool (*counts_kept)(const char *which, const struct guardrail_record *record);
 	bool (*may_store)(u32 domain, unsigned long addr, unsigned long n);
 	void (*object_kept)(const struct guardrail_noted *what, const char *name, u32 domain, unsigned long ip);
+	void (*faulted)(u32 domain, const char *what, unsigned long ip);
 };
 
 /* Set once, before a guarded module can be loaded. */

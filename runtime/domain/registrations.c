@@ -14,7 +14,9 @@
 /* The registrations, the latest first. */
 static LIST_HEAD(registrations);
 static unsigned int n_registrations;
-/* Protects registrations and n_registrations. Taken in any context but NMI; nothing nests inside. */
+/* Whether one could not be noted, so that a domain may have more than are known. */
+static bool incomplete;
+/* Protects what is above. Taken in any context but NMI; nothing nests inside. */
 static DEFINE_RAW_SPINLOCK(lock);
 
 void guardrail_registration_note(const struct guardrail_registration *made)
@@ -29,6 +31,7 @@ void guardrail_registration_note(const struct guardrail_registration *made)
 		list_add(&fresh->list, &registrations);
 		n_registrations++;
 	}
+	incomplete |= full;
 	raw_spin_unlock_irqrestore(&lock, flags);
 	if (!full)
 		return;
@@ -52,11 +55,12 @@ bool guardrail_registration_is_made(const struct guardrail_registration *made)
 {
 	const struct guardrail_registration *one;
 	unsigned long flags;
-	bool is = false;
+	bool is;
 
 	raw_spin_lock_irqsave(&lock, flags);
+	is = incomplete;
 	list_for_each_entry(one, &registrations, list)
-		is |= is_same(one, made, ~0UL);
+		is = is || is_same(one, made, ~0UL);
 	raw_spin_unlock_irqrestore(&lock, flags);
 	return is;
 }

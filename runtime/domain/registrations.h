@@ -44,7 +44,7 @@ void guardrail_registration_note(const struct guardrail_registration *made);
  * @made: Domain, function that undoes it, and all arguments.
  *
  * Context: Any but NMI.
- * Return: True where the domain has it.
+ * Return: True where the domain has it, or where that is not known since one could not be noted.
  */
 bool guardrail_registration_is_made(const struct guardrail_registration *made);
 

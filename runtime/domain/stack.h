@@ -20,9 +20,22 @@ bool guardrail_on_stack(unsigned long addr, unsigned long n);
  * @addr: First byte of a range on the current stack.
  * @n: Number of bytes.
  *
+ * These are return addresses, registers that functions of guarded modules have saved, the frames of thunks, and the registers
+ * of an interrupted function.
+ *
  * Context: Any but NMI.
- * Return: True where the range has a return address or registers of an interrupted function, or where that is not known.
+ * Return: True where the range has such a word, or where that is not known.
  */
 bool guardrail_returns_by(unsigned long addr, unsigned long n);
+
+/**
+ * guardrail_stack_ends() - Test for the end of the current stack.
+ *
+ * The kernel's functions that a driver calls want some 4 KiB.
+ *
+ * Context: Any but NMI.
+ * Return: True where less than that is left.
+ */
+bool guardrail_stack_ends(void);
 
 #endif /* GUARDRAIL_DOMAIN_STACK_H */

@@ -3,7 +3,7 @@
 #include <linux/kthread.h>
 #include <linux/sched.h>
 
-#include "domain/module.h"
+#include "domain/code.h"
 #include "domain/ops.h"
 #include "domain/thread.h"
 

@@ -14,9 +14,9 @@
 #include <asm/linkage.h>
 
 #include "base/symbols.h"
+#include "domain/code.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
-#include "domain/module.h"
 #include "domain/ops.h"
 #include "domain/policy.h"
 #include "domain/unwind.h"

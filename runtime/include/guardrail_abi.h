@@ -49,7 +49,7 @@
 #ifndef GUARDRAIL_ABI_H
 #define GUARDRAIL_ABI_H
 
-#define GUARDRAIL_ABI 9
+#define GUARDRAIL_ABI 10
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -92,6 +92,15 @@
 #define GUARDRAIL_PROTO_NUMBER 0
 #define GUARDRAIL_PROTO_POINTER 1
 #define GUARDRAIL_PROTO_OTHER 2
+
+/*
+ * For guardrail_spill.words: how many words there are, and whether the first is that at RBP, as in frames that are aligned;
+ * else it is the one below the return address. A frame that is aligned may have that one, too.
+ */
+#define GUARDRAIL_SPILL_WORDS 30
+#define GUARDRAIL_SPILL_BY_RBP 0x80000000
+#define GUARDRAIL_SPILL_TOP 0x40000000
+#define GUARDRAIL_SPILL_ALL 0xffffffff	/* all of the frame, whatever its size; no row has it */
 
 /* Most kinds of allocations and types of objects (enum guardrail_kind), those included that only annotations name. */
 #define GUARDRAIL_MAX_KINDS 30
@@ -224,6 +233,23 @@ struct guardrail_import {
 };
 
 /*
+ * Which words of a function's frame hold what its caller has in registers, from an offset of code on, up to that of the next
+ * row. It holds where the code calls something.
+ */
+struct guardrail_spill {
+	u32 at;
+	u32 words;			/* GUARDRAIL_SPILL_…: a bit for each, from the first down */
+};
+
+/* A part of the module's code. It is known by its end, since a pointer to where it begins would be one to a function. */
+struct guardrail_text {
+	unsigned long end;
+	u64 len;			/* bytes */
+	const struct guardrail_spill *spills;	/* by offset; NULL for thunks, whose frames nothing may write */
+	u64 n_spills;
+};
+
+/*
  * The description of a guarded module, in its read-only data. The module's init and exit functions are stubs that call
  * guardrail_module_enter() and guardrail_module_leave() with it.
  */
@@ -251,6 +277,8 @@ struct guardrail_module {
 	u64 n_calls;
 	const struct guardrail_range *entries;		/* its thunks of calls by the kernel */
 	u64 n_entries;
+	const struct guardrail_text *texts;		/* its code */
+	u64 n_texts;
 };
 
 /* The address of the tag of p, less (p >> GUARDRAIL_SLOT_SHIFT). */
@@ -268,13 +296,18 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 void guardrail_range_slow(unsigned long addr, unsigned long len, unsigned long domain, unsigned long ip);
 /* @offset: the address of a per-CPU variable as per-CPU pointers have it. */
 void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned long domain, unsigned long ip);
+/* The store by an index lies outside of the variable that its operand names. */
+void guardrail_beyond_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip);
 /* Returns what to call in place of @target: the thunk of an import, else @target. */
 unsigned long guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip);
 
 /*
  * Loops of guarded modules count this down at each turn. When it becomes negative they call the function, which sets it again.
- * The function returns unless the loop has run for too long with interrupts off.
+ * Functions that may come to call themselves call it where these bits of the stack pointer are 0: in the lowest 4 KiB of a
+ * stack of 16 KiB that is aligned to its size, and of stacks of several times that. The function returns unless the loop has
+ * run for too long with interrupts off, or there is too little left of the stack.
  */
+#define GUARDRAIL_STACK_MASK 0x3000
 DECLARE_PER_CPU(int, guardrail_loops);
 void guardrail_loop_slow(unsigned long domain, unsigned long ip);
 

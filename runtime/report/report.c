@@ -256,6 +256,17 @@ void guardrail_report_write(unsigned long addr, unsigned long size, unsigned lon
 	report(&violation, first);
 }
 
+void guardrail_report_beyond(unsigned long addr, unsigned long size, u32 domain, unsigned long ip)
+{
+	char what[64];
+	struct guardrail_violation violation = {
+		.what = what, .addr = addr, .ip = ip, .domain = domain, .holds = "another variable", .needs = "the array itself",
+	};
+
+	snprintf(what, sizeof(what), "write of %lu bytes outside of the array, at", size);
+	report(&violation, addr);
+}
+
 void guardrail_report_icall(unsigned long target, u32 domain, unsigned long ip)
 {
 	struct guardrail_violation violation = {

@@ -34,6 +34,17 @@ const char *guardrail_held_at(unsigned long addr, u32 domain);
 void guardrail_report_write(unsigned long addr, unsigned long size, unsigned long first, u32 domain, unsigned long ip);
 
 /**
+ * guardrail_report_beyond() - Report a store by an index that leaves the array.
+ * @addr: First byte of the store, in another variable of the module.
+ * @size: Its size in bytes.
+ * @domain: Domain that stores.
+ * @ip: Address of the store.
+ *
+ * Context: That of the entry. May not return.
+ */
+void guardrail_report_beyond(unsigned long addr, unsigned long size, u32 domain, unsigned long ip);
+
+/**
  * guardrail_report_icall() - Report an indirect call to an address that is not a call target.
  * @target: Address that is called.
  * @domain: Domain that calls.

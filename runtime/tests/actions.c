@@ -101,6 +101,30 @@ static void conditions(void)
 	test_result("conditions of actions", true);
 }
 
+int guardrail_custom_guarded_slab(const struct guardrail_action *action, struct guardrail_call *call);
+
+/* Objects that fill their slots are allocated in wider ones, at the same multiples; others are left to the kernel. */
+static void guards(void)
+{
+	static const struct { unsigned long size, wider; } cases[] = {
+		{ 8, 16 }, { 64, 128 }, { 96, 128 }, { 128, 256 }, { 192, 256 }, { 2048, 4096 }, { 0, 0 }, { 65, 0 }, { 100, 0 }, { 4096, 0 },
+		{ ~0UL, 0 }, { 1UL << 63, 0 },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct guardrail_action action = ACTION(.pointer = WORD(0), .size = WORD(1));
+		struct guardrail_call call = { .args = { cases[i].size, GFP_KERNEL } };
+
+		if (!EXPECT(guardrail_custom_guarded_slab(&action, &call) == !!cases[i].wider) || !cases[i].wider)
+			continue;
+		EXPECT(call.result && ksize((void *)call.result) == cases[i].wider);
+		EXPECT(!is_power_of_2(cases[i].size) || call.result % cases[i].size == 0);
+		kfree((void *)call.result);
+	}
+	test_result("guards behind allocations", true);
+}
+
 /* An allocation as kmalloc() would be wrapped, used, and released by kfree(). */
 static void allocation(void)
 {
@@ -500,6 +524,7 @@ void test_actions(void)
 	values();
 	conditions();
 	allocation();
+	guards();
 	quota();
 	devices();
 	fields();

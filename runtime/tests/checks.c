@@ -139,6 +139,51 @@ static noinline void return_addresses(void)
 	test_result("stores to return addresses", true);
 }
 
+/* Bytes that hold all of the function below. */
+#define SHORT 128
+
+/* Its caller's RBP lies at the frame's address. */
+static noinline bool may_write_saved(void)
+{
+	bool may = test_store((unsigned long)__builtin_frame_address(0), 8, ONE);
+
+	/* The call must not be the last deed: it would take the place of this frame. */
+	barrier();
+	return may;
+}
+
+/* Registers that a function of a guarded module has saved, as the module's description says where. */
+static void saved_registers(void)
+{
+	static const struct { u32 words; bool may; } cases[] = {
+		{ 0, true }, { 1, false }, { 6, true }, { GUARDRAIL_SPILL_BY_RBP | 1, false }, { GUARDRAIL_SPILL_BY_RBP | 2, true },
+		{ GUARDRAIL_SPILL_BY_RBP | GUARDRAIL_SPILL_TOP | 4, false },
+	};
+	static struct guardrail_spill spills[] = { { 0 }, { SHORT - 1 } };
+	static struct guardrail_text text = { .len = SHORT, .spills = spills, .n_spills = ARRAY_SIZE(spills) };
+	static struct guardrail_module guarded = {
+		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "saved", .texts = &text, .n_texts = 1,
+	};
+	int i;
+
+	EXPECT(may_write_saved());
+	text.end = (unsigned long)may_write_saved + SHORT;
+	if (!EXPECT(!guardrail_module_enter(&guarded)))
+		return;
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		spills[0].words = cases[i].words;
+		if (!EXPECT(may_write_saved() == cases[i].may))
+			pr_info("# words %x\n", cases[i].words);
+	}
+	/* Of the frames of thunks, nothing may be written. */
+	spills[0].words = 0;
+	text.spills = NULL;
+	EXPECT(!may_write_saved());
+	guardrail_module_leave(&guarded);
+	EXPECT(may_write_saved());
+	test_result("stores to saved registers", true);
+}
+
 static void stacks(void)
 {
 	static struct irq_work work;
@@ -217,6 +262,7 @@ void test_checks(void)
 	ranges();
 	stacks();
 	return_addresses();
+	saved_registers();
 	calls();
 	report();
 }

@@ -12,8 +12,8 @@
 #include <asm/trapnr.h>
 #include <asm/unwind.h>
 
+#include "domain/code.h"
 #include "domain/entry.h"
-#include "domain/module.h"
 #include "domain/policy.h"
 #include "domain/unwind.h"
 #include "report/report.h"

@@ -21,6 +21,7 @@
 
 #include "domain/entry.h"
 #include "domain/policy.h"
+#include "domain/stack.h"
 #include "report/report.h"
 #include "watch/stuck.h"
 #include "watch/watchdog.h"
@@ -244,6 +245,10 @@ void guardrail_loop_slow(unsigned long domain, unsigned long ip)
 	struct state *state;
 	u64 now, looked;
 
+	if (unlikely(guardrail_stack_ends())) {
+		guardrail_faulted(domain, "stack overflow", ip);
+		return;
+	}
 	this_cpu_write(guardrail_loops, TURNS);
 	if (likely(!irqs_disabled()))
 		return;

@@ -20,8 +20,8 @@
 #include <asm/irq_regs.h>
 #include <asm/unwind.h>
 
+#include "domain/code.h"
 #include "domain/entry.h"
-#include "domain/module.h"
 #include "domain/policy.h"
 #include "domain/unwind.h"
 #include "report/report.h"

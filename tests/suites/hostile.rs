@@ -30,7 +30,7 @@ const FIRST: [&str; 12] = [
     "c_import",
     "c_return_pointer",
     "c_return_memcpy",
-    "beside_64",
+    "beside_guard",
 ];
 
 fn main() {

@@ -1,6 +1,6 @@
 //! Generated from `runtime/include/guardrail_abi.h`; do not edit. `GUARDRAIL_ABI_WRITE=1 cargo test -p guardrail-abi` writes it anew.
 /// `GUARDRAIL_ABI`.
-pub const ABI: u32 = 9;
+pub const ABI: u32 = 10;
 /// `GUARDRAIL_MAGIC`: "GDRL".
 pub const MAGIC: u32 = 0x4c52_4447;
 /// `GUARDRAIL_SLOT_SHIFT`.
@@ -43,6 +43,14 @@ pub const PROTO_NUMBER: u32 = 0;
 pub const PROTO_POINTER: u32 = 1;
 /// `GUARDRAIL_PROTO_OTHER`.
 pub const PROTO_OTHER: u32 = 2;
+/// `GUARDRAIL_SPILL_WORDS`.
+pub const SPILL_WORDS: u32 = 30;
+/// `GUARDRAIL_SPILL_BY_RBP`.
+pub const SPILL_BY_RBP: u32 = 0x8000_0000;
+/// `GUARDRAIL_SPILL_TOP`.
+pub const SPILL_TOP: u32 = 0x4000_0000;
+/// `GUARDRAIL_SPILL_ALL`: all of the frame, whatever its size; no row has it.
+pub const SPILL_ALL: u32 = 0xffff_ffff;
 /// `GUARDRAIL_MAX_KINDS`.
 pub const MAX_KINDS: u32 = 30;
 /// `GUARDRAIL_READ`.
@@ -187,6 +195,8 @@ pub const EVENT_PERCPU: u8 = 16;
 pub const ENTRY_CALLERS_STACK: u8 = 1;
 /// `GUARDRAIL_ENTRY_EXIT`: the module's exit function, which does all its work unless teardown does it.
 pub const ENTRY_EXIT: u8 = 2;
+/// `GUARDRAIL_STACK_MASK`.
+pub const STACK_MASK: u32 = 12288;
 
 /// Kinds of allocations and types of objects, by the names that annotations give them.
 pub const KINDS: [(&str, u32); 17] = [
@@ -233,10 +243,32 @@ pub mod layout {
         /// Offset of `reserved`.
         pub const RESERVED: usize = 20;
     }
+    /// `struct guardrail_spill`.
+    pub mod spill {
+        /// Its size.
+        pub const BYTES: usize = 8;
+        /// Offset of `at`.
+        pub const AT: usize = 0;
+        /// Offset of `words`.
+        pub const WORDS: usize = 4;
+    }
+    /// `struct guardrail_text`.
+    pub mod text {
+        /// Its size.
+        pub const BYTES: usize = 32;
+        /// Offset of `end`.
+        pub const END: usize = 0;
+        /// Offset of `len`.
+        pub const LEN: usize = 8;
+        /// Offset of `spills`.
+        pub const SPILLS: usize = 16;
+        /// Offset of `n_spills`.
+        pub const N_SPILLS: usize = 24;
+    }
     /// `struct guardrail_module`.
     pub mod module {
         /// Its size.
-        pub const BYTES: usize = 152;
+        pub const BYTES: usize = 168;
         /// Offset of `magic`.
         pub const MAGIC: usize = 0;
         /// Offset of `abi`.
@@ -283,6 +315,10 @@ pub mod layout {
         pub const ENTRIES: usize = 136;
         /// Offset of `n_entries`.
         pub const N_ENTRIES: usize = 144;
+        /// Offset of `texts`.
+        pub const TEXTS: usize = 152;
+        /// Offset of `n_texts`.
+        pub const N_TEXTS: usize = 160;
     }
     /// `struct guardrail_field`.
     pub mod field {
@@ -509,6 +545,8 @@ pub mod symbol {
     pub const RANGE_SLOW: &str = "guardrail_range_slow";
     /// `guardrail_percpu_slow`.
     pub const PERCPU_SLOW: &str = "guardrail_percpu_slow";
+    /// `guardrail_beyond_slow`.
+    pub const BEYOND_SLOW: &str = "guardrail_beyond_slow";
     /// `guardrail_call_slow`.
     pub const CALL_SLOW: &str = "guardrail_call_slow";
     /// `guardrail_loops`.
@@ -652,6 +690,10 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_PROTO_NUMBER", PROTO_NUMBER as u64),
     ("GUARDRAIL_PROTO_POINTER", PROTO_POINTER as u64),
     ("GUARDRAIL_PROTO_OTHER", PROTO_OTHER as u64),
+    ("GUARDRAIL_SPILL_WORDS", SPILL_WORDS as u64),
+    ("GUARDRAIL_SPILL_BY_RBP", SPILL_BY_RBP as u64),
+    ("GUARDRAIL_SPILL_TOP", SPILL_TOP as u64),
+    ("GUARDRAIL_SPILL_ALL", SPILL_ALL as u64),
     ("GUARDRAIL_MAX_KINDS", MAX_KINDS as u64),
     ("GUARDRAIL_READ", READ as u64),
     ("GUARDRAIL_WRITE", WRITE as u64),
@@ -724,6 +766,7 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_EVENT_PERCPU", EVENT_PERCPU as u64),
     ("GUARDRAIL_ENTRY_CALLERS_STACK", ENTRY_CALLERS_STACK as u64),
     ("GUARDRAIL_ENTRY_EXIT", ENTRY_EXIT as u64),
+    ("GUARDRAIL_STACK_MASK", STACK_MASK as u64),
     ("sizeof(struct guardrail_range)", layout::range::BYTES as u64),
     ("offsetof(struct guardrail_range, start)", layout::range::START as u64),
     ("sizeof(((struct guardrail_range *)0)->start)", 8),
@@ -738,6 +781,20 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_import *)0)->proto)", 4),
     ("offsetof(struct guardrail_import, reserved)", layout::import::RESERVED as u64),
     ("sizeof(((struct guardrail_import *)0)->reserved)", 4),
+    ("sizeof(struct guardrail_spill)", layout::spill::BYTES as u64),
+    ("offsetof(struct guardrail_spill, at)", layout::spill::AT as u64),
+    ("sizeof(((struct guardrail_spill *)0)->at)", 4),
+    ("offsetof(struct guardrail_spill, words)", layout::spill::WORDS as u64),
+    ("sizeof(((struct guardrail_spill *)0)->words)", 4),
+    ("sizeof(struct guardrail_text)", layout::text::BYTES as u64),
+    ("offsetof(struct guardrail_text, end)", layout::text::END as u64),
+    ("sizeof(((struct guardrail_text *)0)->end)", 8),
+    ("offsetof(struct guardrail_text, len)", layout::text::LEN as u64),
+    ("sizeof(((struct guardrail_text *)0)->len)", 8),
+    ("offsetof(struct guardrail_text, spills)", layout::text::SPILLS as u64),
+    ("sizeof(((struct guardrail_text *)0)->spills)", 8),
+    ("offsetof(struct guardrail_text, n_spills)", layout::text::N_SPILLS as u64),
+    ("sizeof(((struct guardrail_text *)0)->n_spills)", 8),
     ("sizeof(struct guardrail_module)", layout::module::BYTES as u64),
     ("offsetof(struct guardrail_module, magic)", layout::module::MAGIC as u64),
     ("sizeof(((struct guardrail_module *)0)->magic)", 4),
@@ -785,6 +842,10 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_module *)0)->entries)", 8),
     ("offsetof(struct guardrail_module, n_entries)", layout::module::N_ENTRIES as u64),
     ("sizeof(((struct guardrail_module *)0)->n_entries)", 8),
+    ("offsetof(struct guardrail_module, texts)", layout::module::TEXTS as u64),
+    ("sizeof(((struct guardrail_module *)0)->texts)", 8),
+    ("offsetof(struct guardrail_module, n_texts)", layout::module::N_TEXTS as u64),
+    ("sizeof(((struct guardrail_module *)0)->n_texts)", 8),
     ("sizeof(struct guardrail_field)", layout::field::BYTES as u64),
     ("offsetof(struct guardrail_field, offset)", layout::field::OFFSET as u64),
     ("sizeof(((struct guardrail_field *)0)->offset)", 4),

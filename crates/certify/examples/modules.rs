@@ -97,7 +97,7 @@ fn add(name: &str, sums: &mut Sums, certificate: Certificate) {
     let numbers = [
         ("stores that a check allows", counts.checked),
         ("stores into the frame", counts.frame),
-        ("stores into own variables", counts.own),
+        ("stores into per-CPU variables", counts.own),
         ("stores of what was there", counts.same),
         ("stores and calls in code that is replaced", counts.replaced),
         ("calls by pointer that a check allows", counts.calls),

@@ -144,7 +144,7 @@ impl Walk<'_, '_> {
             }
         };
         let (domain, ip) = match name {
-            symbol::WRITE_SLOW | symbol::RANGE_SLOW | symbol::PERCPU_SLOW => (RDX, RCX),
+            symbol::WRITE_SLOW | symbol::RANGE_SLOW | symbol::PERCPU_SLOW | symbol::BEYOND_SLOW => (RDX, RCX),
             symbol::CALL_SLOW | symbol::FRAME_SLOW => (RSI, RDX),
             symbol::LOOP_SLOW => (RDI, RSI),
             symbol::EVENT => (RSP, RCX),

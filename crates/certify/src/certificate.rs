@@ -57,6 +57,7 @@ pub fn certify(what: &str, file: &[u8]) -> Result<Certificate, CertifyError> {
     let mut certificate = Certificate { trusted: names, ..Certificate::default() };
     let faults = &mut certificate.faults;
     (certificate.abi, certificate.domain) = module.describe(faults);
+    module.read_texts(faults);
     faults.extend(module.tables.faults.iter().cloned());
     for (first, second) in module.graph.overlaps() {
         faults.push(format!("{}: an instruction overlaps the one at {}", elf.name(first), elf.name(second)));

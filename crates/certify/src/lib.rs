@@ -4,11 +4,12 @@
 //! For every instruction that control can reach, on every way to it:
 //!
 //! - A store is allowed by a check of that address and size against the rights table, for the module's own
-//!   domain; or it lies in the function's own stack frame, or in the module's own variables.
+//!   domain; or it lies in the function's own stack frame, or in the module's own per-CPU variables.
 //! - A call or jump to an address is allowed by a check of that address.
 //! - A direct call or jump leads to a function of the module, to a thunk, or to an import that has no thunk.
 //! - A thunk performs the actions that its read-only data lists, calls its function, and returns.
 //! - A return finds the return address and the saved registers as they were.
+//! - Where something is called, the description says where saved registers are.
 //!
 //! **Knows**: the contract with the runtime (`runtime/include/guardrail_abi.h`), the kernel's tables of code,
 //! what instructions do.
@@ -27,6 +28,7 @@ mod graph;
 mod mode;
 mod module;
 mod prove;
+mod spills;
 mod state;
 mod step;
 mod tables;

@@ -13,6 +13,9 @@ const DESCRIPTION: &str = ".guardrail";
 /// The section with `struct module`.
 const THIS: &str = ".gnu.linkonce.this_module";
 
+/// What the description says of the frames of code, by section: offsets and words; `None` for thunks.
+pub type Texts = FxHashMap<u32, Option<Vec<(u32, u32)>>>;
+
 /// A module.
 pub struct Module<'m> {
     pub elf: &'m Elf,
@@ -31,6 +34,8 @@ pub struct Module<'m> {
     pub words: FxHashMap<Number, i64>,
     /// What functions ask the runtime.
     pub asks: FxHashMap<Number, Ask>,
+    /// What the description says of the frames of code.
+    pub texts: Texts,
     /// Imports that have a thunk.
     pub wrapped: FxHashMap<u32, Number>,
     /// The module's own memory: section, first byte, and the end.
@@ -57,6 +62,7 @@ impl<'m> Module<'m> {
             ranks,
             words: FxHashMap::default(),
             asks: FxHashMap::default(),
+            texts: Texts::default(),
             wrapped: FxHashMap::default(),
             owned: Vec::new(),
             modes,
@@ -83,25 +89,17 @@ impl<'m> Module<'m> {
         }
     }
 
-    /// Whether bytes are the module's own to write.
-    pub fn owns(&self, section: u32, at: i64, size: i64) -> bool {
-        let Some(end) = at.checked_add(size) else { return false };
-        let inside =
-            |range: &&(u32, u64, u64)| range.0 == section && at >= range.1 as i64 && end <= range.2 as i64;
-        self.owned.iter().find(inside).is_some()
-    }
-
-    fn section(&self) -> Option<&'m crate::elf::Section> {
+    pub(crate) fn section(&self) -> Option<&'m crate::elf::Section> {
         self.elf.sections.get(self.description as usize)
     }
 
-    fn pointer(&self, at: usize) -> Option<Place> {
+    pub(crate) fn pointer(&self, at: usize) -> Option<Place> {
         let reloc = self.section()?.reloc_at(at as u64);
         reloc.filter(|reloc| reloc.width() == 8 && !reloc.relative())?.place()
     }
 
     /// The rows of a table in the description, each by its offset; `None` if it lies elsewhere.
-    fn rows(&self, at: usize, count: usize, size: usize) -> Option<Vec<usize>> {
+    pub(crate) fn rows(&self, at: usize, count: usize, size: usize) -> Option<Vec<usize>> {
         let section = self.section()?;
         let count = usize::try_from(section.long(count)).ok()?;
         if count == 0 {

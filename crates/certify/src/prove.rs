@@ -97,8 +97,6 @@ impl Walk<'_, '_> {
         } else if self.in_frame(state, address, size) {
             self.count(|counts| &mut counts.frame);
             self.record_store(at, node, state, address);
-        } else if self.own(address, size) {
-            self.count(|counts| &mut counts.own);
         } else if let Some(words) = self.arguments(state, address, size) {
             self.count(|counts| &mut counts.frame);
             for root in self.roots.clone() {
@@ -194,14 +192,6 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether the bytes lie in one of the module's own variables.
-    fn own(&self, address: Val, size: i64) -> bool {
-        match self.values.single(address) {
-            Some(Atom::Address(Target::In(section))) => self.module.owns(section, address.off, size),
-            _ => false,
-        }
-    }
-
     fn per_cpu(&mut self, at: Number, insn: &Instruction, state: &State, address: Val, size: i64) {
         let known = match self.values.single(address) {
             Some(Atom::Address(Target::In(section))) => {
@@ -231,6 +221,7 @@ impl Walk<'_, '_> {
                 if let Some(ask) = root.and_then(|root| self.module.asks.get(&root)) {
                     return self.asks(at, node, *ask, state);
                 }
+                self.spilled(at, node, state, false);
                 self.border_call(at, Dest::Code(to), state);
                 if let Some(root) = root {
                     self.lends(at, root, state);
@@ -241,10 +232,14 @@ impl Walk<'_, '_> {
                 if name == tables::TRACER {
                     return;
                 }
+                self.spilled(at, node, state, false);
                 self.imported(at, node, import, state);
                 self.border_call(at, Dest::Import(import), state);
             }
-            None => self.indirect(at, node, state),
+            None => {
+                self.spilled(at, node, state, false);
+                self.indirect(at, node, state);
+            }
         }
         self.called(at, state);
     }
@@ -307,6 +302,7 @@ impl Walk<'_, '_> {
 
     /// The runtime is asked, by a thunk that keeps all registers.
     fn asks(&mut self, at: Number, node: &Node, ask: Ask, state: &mut State) {
+        self.spilled(at, node, state, true);
         let regs = state.regs;
         let value = |register: u8| regs[usize::from(register)];
         match ask {

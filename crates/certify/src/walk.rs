@@ -43,7 +43,7 @@ pub struct Counts {
     pub checked: usize,
     /// Stores into the function's own stack frame.
     pub frame: usize,
-    /// Stores into the module's own variables.
+    /// Stores into per-CPU variables of the module, or of the kernel by name.
     pub own: usize,
     /// Stores that write what was there.
     pub same: usize,

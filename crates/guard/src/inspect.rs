@@ -79,7 +79,7 @@ impl Inspection {
             "{name}: guarded for kernel {release}, domain {domain}, interface {abi}, with {passes}\n"
         );
         text += &format!(
-            "  proven: {} stores by checks, {} in frames, {} in own variables, {} calls by pointer, {} returns\n",
+            "  proven: {} stores by checks, {} in frames, {} in per-CPU variables, {} calls by pointer, {} returns\n",
             counts.checked, counts.frame, counts.own, counts.calls, counts.returns
         );
         text +=

@@ -67,7 +67,7 @@ struct StoreCounts {
     flags_kept: usize,
     /// Stores to the function's own stack frame, which need no check.
     own_frame: usize,
-    own_variables: usize,
+    own_per_cpu: usize,
     kernel_per_cpu: usize,
     same: usize,
     /// Stores in code that the kernel replaces, which are not checked.
@@ -188,7 +188,7 @@ impl Driver {
                 register_saved: stores.saved,
                 flags_kept: stores.flags,
                 own_frame: stores.frame,
-                own_variables: stores.own,
+                own_per_cpu: stores.own,
                 kernel_per_cpu: stores.kernel_per_cpu,
                 same: stores.same,
                 replaced: stores.replaced,
@@ -209,7 +209,7 @@ impl Driver {
     }
 
     fn text(&self, kernel: &str, domain: u8, out: &Path) -> String {
-        let StoreCounts { checked, merged, calls, own_frame, own_variables, replaced, .. } = self.stores;
+        let StoreCounts { checked, merged, calls, own_frame, own_per_cpu, replaced, .. } = self.stores;
         let mut text =
             format!("{} for {kernel}, domain {domain}: {}\n", self.name, out.join(&self.file).display());
         let mut line = |head: &str, rest: String| text += &format!("  {head:<12}{rest}\n");
@@ -218,7 +218,7 @@ impl Driver {
         line(
             "stores",
             format!(
-                "{checked} checked, {merged} of them with another; {own_frame} to its own frames and {own_variables} to its own variables need no check"
+                "{checked} checked, {merged} of them with another; {own_frame} to its own frames and {own_per_cpu} to its per-CPU variables need no check"
             ),
         );
         line("calls", format!("{calls} by pointer, checked"));

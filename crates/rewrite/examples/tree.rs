@@ -38,7 +38,7 @@ const NAMES: [&str; 15] = [
     "with a register saved",
     "with flags kept",
     "into the frame",
-    "into own variables",
+    "into own per-CPU variables",
     "into the kernel's per-CPU variables",
     "of what was there",
     "in code that is replaced",

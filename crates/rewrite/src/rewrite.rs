@@ -2,11 +2,11 @@
 
 use crate::engine::code::Code;
 use crate::engine::emit::add_faults;
-use crate::engine::flow::Flow;
+use crate::engine::flow::{Flow, Words};
 use crate::engine::layout::{Placed, place};
 use crate::engine::object::Object;
 use crate::engine::orc::{self, Frames};
-use crate::engine::pass::{FunctionView, Pass};
+use crate::engine::pass::{FunctionView, Pass, Text};
 use crate::engine::patch::Patch;
 use crate::engine::relocate::{Moves, move_all};
 use crate::engine::tables;
@@ -14,6 +14,7 @@ use crate::error::{Result, RewriteError, refused};
 use crate::verify::verify;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::unpack;
+use iced_x86::FlowControl;
 use std::collections::BTreeMap;
 
 /// The field of `.modinfo` that marks a rewritten module; it holds the names of the passes.
@@ -83,11 +84,32 @@ pub fn rewrite(what: &str, file: Vec<u8>, passes: &mut [&mut dyn Pass]) -> Resul
         orc::add(&mut object, *section, frames, &placed[section].stacks);
         add_faults(&mut object, *section, &placed[section].faults);
     }
+    let texts: Vec<Text> = codes.iter().map(|code| text(code, &placed[&code.section], &flow)).collect();
+    for pass in passes.iter_mut() {
+        pass.placed(&mut object, &texts);
+    }
     let names: Vec<_> = passes.iter().map(|pass| pass.name()).collect();
     object.note(FIELD, &names.join(","));
     let file = object.write()?;
     verify(&before, &codes, &placed, &Object::read(what, &file)?)?;
     Ok(Rewritten { file, counts, own: flow.own.into_iter().collect() })
+}
+
+/// Which words of frames hold registers of callers, for each call of the new code, patches included.
+fn text(code: &Code, placed: &Placed, flow: &Flow) -> Text {
+    let words = |number: u32| flow.spills(code.section, number);
+    let calls = |number: &u32| {
+        let insn = &code.insns[*number as usize].insn;
+        let patched = placed.entry[*number as usize] != placed.insn[*number as usize];
+        patched || matches!(insn.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+    };
+    let own = (0..code.insns.len() as u32).filter(calls);
+    let own = own.map(|number| (placed.entry[number as usize], words(number)));
+    let outs = placed.outs.iter().map(|&(at, number)| (at, words(number)));
+    let mut spills: Vec<(u32, Words)> = own.chain(outs).map(|(at, words)| (at as u32, words)).collect();
+    spills.sort_by_key(|spill| spill.0);
+    spills.dedup_by_key(|spill| spill.1);
+    Text { section: code.section, spills }
 }
 
 fn patches(

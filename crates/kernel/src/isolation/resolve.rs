@@ -241,7 +241,16 @@ impl Resolver<'_> {
             "forget_object" => Action::ForgetObject { pointer: value(1)?, kind: self.kind(word(2)?)?.0 },
             "require_call" => Action::RequireCall { pointer: value(1)? },
             "require_calls" => Action::RequireCalls { pointer: value(1)?, fields: self.functions(word(2)?)? },
-            "require_ref" | "grant_ref" | "revoke_ref" => reference(effect.verb(), value(1)?),
+            "require_ref" => {
+                let bytes =
+                    word(2).or(self.structure).and_then(|name| self.value(&format!("sizeof({name})")));
+                Action::Custom {
+                    name: REQUIRE_REF.to_owned(),
+                    pointer: value(1)?,
+                    size: bytes.unwrap_or(Value::Const(0)),
+                }
+            }
+            "grant_ref" | "revoke_ref" => reference(effect.verb(), value(1)?),
             "exit" => Action::Exit,
             "undo" => Action::Registers { inverse: word(1)?.to_owned(), values: self.values(effect)? },
             "undone" => {

@@ -28,18 +28,6 @@ pub const GRADE: &str = "guardrail_grade";
 const VERSION: usize = 64;
 const VERSION_NAME: usize = VERSION - 8;
 
-/// Whether a section holds the module's own variables. The module must not write other data, such as per-CPU
-/// templates and tables of the kernel.
-fn variables(section: &Section) -> bool {
-    let name = section.name.as_str();
-    section.alloc()
-        && section.write()
-        && !section.exec()
-        && section.size() > 0
-        && (name.starts_with(".data") || name.starts_with(".bss"))
-        && !name.contains("percpu")
-}
-
 /// What the runtime is to know of a module beside its border.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
@@ -63,13 +51,12 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
     let hooks: Vec<usize> = [init, exit].into_iter().flatten().map(|(_, symbol)| symbol).collect();
     let (done, callable) = interpose(object, domain, border, &hooks)?;
     let grade = grade(named, border, &done);
-    let init_data =
-        |section: &Section| section.alloc() && section.write() && section.name.starts_with(".init.data");
     let sections = |object: &Object, wanted: &dyn Fn(&Section) -> bool| {
         let found = object.sections.iter().enumerate().filter(|(_, section)| wanted(section));
         found.map(|(index, section)| (index, section.size())).collect::<Vec<_>>()
     };
-    let (writable, init_only) = (sections(object, &variables), sections(object, &init_data));
+    let (writable, init_only) =
+        (sections(object, &Section::variables), sections(object, &Section::init_variables));
     let named = |names: &'static [&str]| {
         move |section: &Section| section.size() > 0 && names.contains(&section.name.as_str())
     };

@@ -20,6 +20,7 @@ mod redirect;
 pub mod runtime;
 #[cfg(test)]
 mod tests;
+pub(crate) mod texts;
 mod thunk;
 
 pub use guardrail_abi::{Action, Field, Step, Value, When};

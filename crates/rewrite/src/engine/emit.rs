@@ -9,6 +9,8 @@ use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, OpKind, Reg
 
 /// `jmp`, `jne`, `js` by 32 bits.
 pub const JMP: [u8; 1] = [0xe9];
+pub const JA: [u8; 2] = [0x0f, 0x87];
+pub const JE: [u8; 2] = [0x0f, 0x84];
 pub const JNE: [u8; 2] = [0x0f, 0x85];
 pub const JS: [u8; 2] = [0x0f, 0x88];
 /// New functions begin at multiples of this.

@@ -45,6 +45,8 @@ pub struct Placed {
     pub wide: Vec<bool>,
     /// Where the stack of new code differs from what is known of the old.
     pub stacks: Vec<Stack>,
+    /// Where the second parts of patches stand, with the number of their instruction.
+    pub outs: Vec<(u64, u32)>,
     /// Offsets of new instructions that may fault, and of where to go on then.
     pub faults: Vec<(u64, u64)>,
 }
@@ -238,6 +240,7 @@ impl<'a> Plan<'a> {
                         placed.stack(like, 0);
                         let at = (site, which);
                         let out = placed.bytes.len() as u64;
+                        placed.outs.push((out, site));
                         let next = nexts.get(&at).copied().unwrap_or(out);
                         placed.ops(&patch.out, Labels { next, out, sites: &self.insn }, like);
                     }

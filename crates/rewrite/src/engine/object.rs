@@ -141,6 +141,22 @@ impl Section {
     pub fn write(&self) -> bool {
         self.flags & u64::from(elf::SHF_WRITE) != 0
     }
+
+    /// Whether it holds the module's own variables. The module must not write other data, such as per-CPU
+    /// templates, tables of the kernel, and its `struct module`.
+    pub fn variables(&self) -> bool {
+        let name = self.name.as_str();
+        self.data() && (name.starts_with(".data") || name.starts_with(".bss")) && !name.contains("percpu")
+    }
+
+    /// Whether it holds variables that last until the module's init function has returned.
+    pub fn init_variables(&self) -> bool {
+        self.data() && self.name.starts_with(".init.data")
+    }
+
+    fn data(&self) -> bool {
+        self.alloc() && self.write() && !self.exec() && self.size() > 0
+    }
 }
 
 /// The section of a symbol, as its `st_shndx` has it.

@@ -1,7 +1,7 @@
 //! What a pass is: it looks at each function, and returns what is to stand in front of which instruction.
 
 use crate::engine::code::{Code, Function, Insn};
-use crate::engine::flow::{Flow, Set};
+use crate::engine::flow::{Flow, Set, Words};
 use crate::engine::object::{Object, Section};
 use crate::engine::patch::Patch;
 use crate::error::Result;
@@ -41,6 +41,15 @@ impl<'a> FunctionView<'a> {
     }
 }
 
+/// A section of code in its new form, and which words of frames hold registers of callers.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// Index of the section.
+    pub section: usize,
+    /// From an offset on, where the code there calls something; by offset.
+    pub spills: Vec<(u32, Words)>,
+}
+
 /// Instruments code. Each module gets a new pass. The methods are called in the order in which they stand
 /// here.
 pub trait Pass {
@@ -62,5 +71,10 @@ pub trait Pass {
     fn finish(&mut self, object: &mut Object) -> Result<()> {
         let _ = object;
         Ok(())
+    }
+
+    /// Runs when all code has its place: adds what says something of places.
+    fn placed(&mut self, object: &mut Object, texts: &[Text]) {
+        let _ = (object, texts);
     }
 }

@@ -1,7 +1,7 @@
 //! What the sections of a module are, beside code: tables that name instructions, and how the kernel uses
 //! them.
 
-use crate::engine::object::{Object, Section};
+use crate::engine::object::{Object, Reloc, Section};
 use crate::error::{Result, refused};
 use iced_x86::Register;
 use std::ops::Range;
@@ -115,6 +115,36 @@ pub fn named(object: &Object, table: &str, code: usize) -> Vec<(u64, u64)> {
             let (section, offset) = object.target(reloc.symbol, reloc.addend)?;
             (section == code).then_some((reloc.offset, offset))
         })
+        .collect()
+}
+
+/// Places of a section at which the kernel warns and goes on. Rows begin with the distance to the instruction, and end
+/// with flags, of which the first means a warning.
+pub fn warnings(object: &Object, code: usize) -> Vec<u64> {
+    let named = named(object, "__bug_table", code);
+    let Some(table) = object.section("__bug_table").map(|table| object.sections[table].bytes()) else {
+        return Vec::new();
+    };
+    let all = object
+        .sections
+        .iter()
+        .filter(|section| section.name == "__bug_table")
+        .flat_map(|section| &section.relocs);
+    let to_code = |reloc: &&Reloc| {
+        let target = object.target(reloc.symbol, reloc.addend);
+        target.is_some_and(|(section, _)| object.sections[section].exec())
+    };
+    let Some(size) = table.len().checked_div(all.filter(to_code).count()).filter(|size| *size >= 4) else {
+        return Vec::new();
+    };
+    let warns = |at: u64| {
+        let flags = at as usize + size - 4;
+        table.get(flags + 2).is_some_and(|byte| byte & 1 != 0)
+    };
+    named
+        .into_iter()
+        .filter(|(at, _)| at.is_multiple_of(size as u64) && warns(*at))
+        .map(|(_, place)| place)
         .collect()
 }
 

@@ -20,14 +20,15 @@ pub const LOOP: &str = "guardrail_loop";
 /// The section of the thunks that log events.
 pub const EVENTS: &str = ".text.guardrail.events";
 /// The runtime's functions. The first three want an address, a size, the domain, and where the check is.
-/// The fourth and the last have no size, and the fifth no address either.
-const SLOW: [&str; 6] = [
+/// The fourth and the sixth have no size, and the fifth no address either.
+const SLOW: [&str; 7] = [
     symbol::WRITE_SLOW,
     symbol::RANGE_SLOW,
     symbol::PERCPU_SLOW,
     symbol::CALL_SLOW,
     symbol::LOOP_SLOW,
     symbol::FRAME_SLOW,
+    symbol::BEYOND_SLOW,
 ];
 
 /// Registers that a call may change.
@@ -58,6 +59,8 @@ pub enum Ask {
     Loop,
     /// Whether the kernel holds anything of the stack frame that ends at the address in a register.
     Frame(Register),
+    /// A store of so many bytes at the address in a register lies outside of the variable that it names.
+    Beyond(Register, u32),
     /// An event by its number, with the address in a register if it has one, and a size.
     Event(u8, Option<Register>, u32),
     /// An event by its number, with the address in a register, and RCX elements of a size, 2 to this power.
@@ -73,6 +76,7 @@ impl Ask {
             Ask::Call(register) => format!("guardrail_icall_{register:?}"),
             Ask::Loop => LOOP.to_owned(),
             Ask::Frame(register) => format!("guardrail_frame_{register:?}"),
+            Ask::Beyond(register, size) => format!("guardrail_beyond_{size}_{register:?}"),
             Ask::Event(event, Some(register), size) => format!("guardrail_event_{event}_{size}_{register:?}"),
             Ask::Event(event, None, _) => format!("guardrail_event_{event}"),
             Ask::Elements(event, register, shift) => {
@@ -152,6 +156,7 @@ impl Thunks {
         | Ask::PerCpu(register, _)
         | Ask::Call(register)
         | Ask::Frame(register)
+        | Ask::Beyond(register, _)
         | Ask::Event(_, Some(register), _)
         | Ask::Elements(_, register, _) = ask
             && register != Register::RDI
@@ -168,7 +173,9 @@ impl Thunks {
             }
             _ => {}
         }
-        if let Ask::Write(_, size) | Ask::PerCpu(_, size) | Ask::Event(_, _, size) = ask {
+        if let Ask::Write(_, size) | Ask::PerCpu(_, size) | Ask::Beyond(_, size) | Ask::Event(_, _, size) =
+            ask
+        {
             ops.push(number(Register::ESI, size)?);
         }
         let (function, last, argument) = match ask {
@@ -178,6 +185,7 @@ impl Thunks {
             Ask::Call(_) => (3, domain, Register::ESI),
             Ask::Loop => (4, domain, Register::EDI),
             Ask::Frame(_) => (5, domain, Register::ESI),
+            Ask::Beyond(..) => (6, domain, Register::EDX),
             Ask::Event(event, ..) | Ask::Elements(event, ..) => (0, event.into(), Register::EDX),
         };
         ops.push(number(argument, last)?);

@@ -13,9 +13,11 @@
 //! The other is what is surely used, by an instruction that reads it.
 
 mod set;
+mod spills;
 mod steps;
 
 pub use set::Set;
+pub use spills::Words;
 use steps::{Own, Step, Steps, Sure};
 
 use crate::engine::code::{At, Code};
@@ -35,6 +37,7 @@ pub struct Flow {
     blocks: HashMap<usize, Vec<u32>>,
     /// Instructions that may fault, where the kernel then goes on elsewhere: section and instruction.
     faults: HashSet<At>,
+    spills: HashMap<usize, Vec<Words>>,
     /// Functions that do not keep to the usual convention, by name, as far as their callers in this module
     /// show it.
     pub own: BTreeSet<String>,
@@ -86,7 +89,8 @@ impl Flow {
                 let needed = solve(&steps, may)?;
                 let own = own.names;
                 let (blocks, faults) = (blocks(object, codes, &steps), faults(object, codes));
-                return Ok(Flow { needed, blocks, faults, own, keeping });
+                let spills = spills::find(object, codes, &steps);
+                return Ok(Flow { needed, blocks, faults, spills, own, keeping });
             }
         }
     }
@@ -101,6 +105,11 @@ impl Flow {
     /// Whether the kernel goes on elsewhere when the instruction faults, as when it writes to user memory.
     pub fn may_fault(&self, section: usize, insn: u32) -> bool {
         self.faults.contains(&(section, insn))
+    }
+
+    /// The words of the frame that hold registers of the caller when an instruction is about to run.
+    pub fn spills(&self, section: usize, insn: u32) -> Words {
+        self.spills.get(&section).and_then(|words| words.get(insn as usize)).copied().unwrap_or_default()
     }
 
     /// What is needed when an instruction is about to run.

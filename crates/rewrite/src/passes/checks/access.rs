@@ -52,8 +52,6 @@ impl Access {
 pub enum Reason {
     /// It writes to a fixed place in the function's own stack frame.
     Frame,
-    /// It writes to a fixed place in the module's own variables.
-    Own,
     /// It writes to the module's own per-CPU variables.
     OwnPerCpu,
     /// It writes to one of the kernel's per-CPU variables that inlined code writes.
@@ -151,9 +149,6 @@ pub fn access(view: &FunctionView<'_>, number: u32, insn: &Insn, info: &Instruct
     }
     if explicit && in_frame(&operand) {
         return Ok(Access::Free(Reason::Frame));
-    }
-    if explicit && own_variable(view.object, &operand) {
-        return Ok(Access::Free(Reason::Own));
     }
     Ok(match view.flow.may_fault(view.code.section, number) {
         true => Access::User(operand, size),
@@ -256,12 +251,6 @@ fn section_of<'a>(object: &'a Object, operand: &Operand) -> Option<&'a Section> 
     let (symbol, addend) = named(operand)?;
     let (section, offset) = object.target(symbol, addend)?;
     object.sections.get(section).filter(|section| offset < section.size())
-}
-
-/// Whether the operand is at a fixed place in a variable that the module can write.
-fn own_variable(object: &Object, operand: &Operand) -> bool {
-    section_of(object, operand)
-        .is_some_and(|section| section.alloc() && section.write() && !section.exec() && !is_per_cpu(section))
 }
 
 fn is_per_cpu(section: &Section) -> bool {

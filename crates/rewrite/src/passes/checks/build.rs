@@ -1,11 +1,12 @@
 //! The instructions of checks.
 
-use crate::engine::emit::{JMP, JNE, JS, Operand, plain, relative, relative_operand};
+use crate::engine::emit::{JA, JE, JMP, JNE, JS, Operand, plain, relative, relative_operand};
 use crate::engine::patch::{Label, Op, Patch};
 use crate::error::Result;
 use crate::passes::asks::{Asks, Built, NOTE, Saved};
 use crate::passes::checks::access::Source;
 use crate::passes::checks::merge::{Align, Look};
+use crate::passes::checks::variables::Element;
 use crate::passes::thunks::{Ask, Thunks};
 use guardrail_abi as abi;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -19,6 +20,8 @@ enum Test<'a> {
     Tags { align: Align, compares: &'a [(u8, u8)], right: u8 },
     /// Whether the address lies outside the kernel's half.
     User,
+    /// Whether it is more than this; for a distance.
+    Beyond(u32),
 }
 
 /// One question to the runtime: where the address is, what is asked, and for which instruction.
@@ -60,6 +63,13 @@ impl Builder<'_> {
     pub fn user(&mut self, operand: Operand, size: u32) -> Result<Built> {
         let source = Source::Address(operand);
         self.check(source, Test::User, &[write(source, size, self.asks.site)])
+    }
+
+    /// Checks that a store by an index lies in the variable that its operand names.
+    pub fn inside(&mut self, operand: Operand, size: u32, element: &Element) -> Result<Built> {
+        let source = Source::Address(operand);
+        let question = Question { source, ask: Ask::Beyond, size, site: self.asks.site };
+        self.check(Source::Address(element.operand), Test::Beyond(element.last), &[question])
     }
 
     /// Checks a store from RDI on that may go to user memory, of as many bytes as a register holds.
@@ -124,6 +134,18 @@ impl Builder<'_> {
         let counter = MemoryOperand { segment_prefix: Register::GS, ..relative_operand() };
         let count = Instruction::with1(Code::Dec_rm32, counter);
         let before = vec![relative(count, self.loops, 0)?, Op::Jump(JS.into(), Label::Out)];
+        self.round(before)
+    }
+
+    /// Looks at the stack pointer where no flags are needed. Near the end of the stack it asks the runtime.
+    pub fn room(&mut self) -> Result<Built> {
+        let test = Instruction::with2(Code::Test_rm32_imm32, Register::ESP, abi::STACK_MASK);
+        let before = vec![plain(test)?, Op::Jump(JE.into(), Label::Out)];
+        self.round(before)
+    }
+
+    /// Asks about a loop, or a function that calls itself, where the instructions before jump out of line.
+    fn round(&mut self, before: Vec<Op>) -> Result<Built> {
         let out = vec![
             self.asks.thunks.call(Ask::Loop)?,
             Op::Jump(NOTE.into(), Label::Site(self.asks.site)),
@@ -215,9 +237,16 @@ impl Builder<'_> {
     /// Instructions from an address in a register, which is lost, to a jump that is taken where the test
     /// fails.
     fn test(&self, scratch: Register, test: Test<'_>) -> Result<Vec<Op>> {
-        let Test::Tags { align, compares, right } = test else {
-            let sign = Instruction::with2(Code::Test_rm64_r64, scratch, scratch);
-            return Ok(vec![plain(sign)?, Op::Jump(JS.into(), Label::Out)]);
+        let (align, compares, right) = match test {
+            Test::Tags { align, compares, right } => (align, compares, right),
+            Test::User => {
+                let sign = Instruction::with2(Code::Test_rm64_r64, scratch, scratch);
+                return Ok(vec![plain(sign)?, Op::Jump(JS.into(), Label::Out)]);
+            }
+            Test::Beyond(last) => {
+                let compare = Instruction::with2(Code::Cmp_rm64_imm32, scratch, last);
+                return Ok(vec![plain(compare)?, Op::Jump(JA.into(), Label::Out)]);
+            }
         };
         let shift = |code, by: u8| plain(Instruction::with2(code, scratch, u32::from(by)));
         let mut ops = Vec::new();

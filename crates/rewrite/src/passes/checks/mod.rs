@@ -39,8 +39,10 @@ mod build;
 mod depth;
 mod frames;
 mod merge;
+mod recursion;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 use access::{Access, Reason, access};
 use build::Builder;
@@ -49,16 +51,16 @@ use merge::{Groups, Look, Store};
 use crate::border::grade::{Grade, Share};
 use crate::border::guard;
 use crate::border::runtime::Exports;
-use crate::border::{Done, Interposition};
-use crate::engine::code::Code;
+use crate::border::{Done, Interposition, texts};
+use crate::engine::code::{At, Code};
 use crate::engine::emit::Operand;
 use crate::engine::object::Object;
-use crate::engine::pass::{FunctionView, Pass};
+use crate::engine::pass::{FunctionView, Pass, Text};
 use crate::engine::patch::Patch;
 use crate::error::Doubt;
 use crate::error::{Result, RewriteError};
 use crate::passes::asks::{Asks, Built};
-use crate::passes::thunks::{Ask, Thunks};
+use crate::passes::thunks::{self, Ask, Thunks};
 use guardrail_abi::symbol;
 use iced_x86::InstructionInfoFactory;
 use std::collections::BTreeSet;
@@ -85,6 +87,8 @@ pub struct Stores {
     pub per_cpu: usize,
     /// Checked stores of sizes for which the runtime is asked each time.
     pub odd: usize,
+    /// Stores by an index to an array of the module, whose bounds are checked as well.
+    pub elements: usize,
     /// Checked calls and jumps to an address.
     pub calls: usize,
     /// Checks, of stores and calls, for which a register is saved.
@@ -93,8 +97,7 @@ pub struct Stores {
     pub flags: usize,
     /// Stores into the function's own stack frame at a fixed place, which need no check.
     pub frame: usize,
-    /// Stores into the module's own variables at a fixed place, per-CPU ones included, which need no check
-    /// either.
+    /// Stores into the module's own per-CPU variables, which need no check either.
     pub own: usize,
     /// Stores to the kernel's per-CPU variables, by name, which inlined code of the kernel writes.
     pub kernel_per_cpu: usize,
@@ -106,6 +109,8 @@ pub struct Stores {
     pub trusted: usize,
     /// Places where a loop begins anew and counts.
     pub loops: usize,
+    /// Functions that may come to call themselves, and look at the stack.
+    pub recursive: usize,
     /// Places where a function frees a stack frame that holds something whose address was taken.
     pub frames: usize,
 }
@@ -114,7 +119,7 @@ impl Stores {
     fn free(&mut self, reason: Reason) {
         *match reason {
             Reason::Frame => &mut self.frame,
-            Reason::Own | Reason::OwnPerCpu => &mut self.own,
+            Reason::OwnPerCpu => &mut self.own,
             Reason::KernelPerCpu => &mut self.kernel_per_cpu,
             Reason::Same => &mut self.same,
             Reason::Replaced => &mut self.replaced,
@@ -148,6 +153,8 @@ pub struct Checks {
     /// The symbol of the number of objects on stacks that the kernel holds.
     frames: usize,
     thunks: Thunks,
+    /// Functions that may come to call themselves, by their first instruction.
+    recursive: BTreeSet<At>,
     /// The module's name, and the runtime; `None` if the module is not to be guarded.
     guarded: Option<(String, Exports)>,
     /// Functions that are left as they are, by name.
@@ -175,6 +182,7 @@ impl Checks {
             loops: 0,
             frames: 0,
             thunks: Thunks::default(),
+            recursive: BTreeSet::new(),
             guarded: None,
             trusted: BTreeSet::new(),
             left: BTreeSet::new(),
@@ -225,6 +233,7 @@ impl Pass for Checks {
         self.table = object.import(symbol::TABLE);
         self.loops = object.import(symbol::LOOPS);
         self.frames = object.import(symbol::FRAMES);
+        self.recursive = recursion::recursive(object, &codes);
         self.thunks = Thunks::new(object, self.domain);
         Ok(())
     }
@@ -253,6 +262,12 @@ impl Pass for Checks {
             self.stores.loops += 1;
             patches.push((number, self.builder(view, number).turn()?.patch));
         }
+        if self.recursive.contains(&(view.code.section, view.function.insns.start))
+            && let Some(number) = recursion::entered(view)
+        {
+            self.stores.recursive += 1;
+            patches.push((number, self.builder(view, number).room()?.patch));
+        }
         for (number, end) in frames::ends(view) {
             self.stores.frames += 1;
             let built = self.builder(view, number).leave_frame(end)?;
@@ -268,6 +283,11 @@ impl Pass for Checks {
                 && size <= LARGEST
             {
                 self.stores.checked += 1;
+                if let Some(element) = variables::element(view.object, &operand, size) {
+                    self.stores.elements += 1;
+                    let built = self.builder(view, number).inside(operand, size, &element)?;
+                    patches.push((number, self.stores.built(built)));
+                }
                 groups.store(Store { number, operand, size });
             } else if let Some(patch) = self.alone(view, number, access)? {
                 patches.push((number, patch));
@@ -304,6 +324,10 @@ impl Pass for Checks {
             }
             None => Ok(()),
         }
+    }
+
+    fn placed(&mut self, object: &mut Object, texts: &[Text]) {
+        texts::describe(object, texts, thunks::SECTION);
     }
 }
 

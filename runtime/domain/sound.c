@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Locks whose lists the kernel can follow; domain/sound.h describes them. */
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/sched.h>
+
+#include "base/address.h"
+#include "base/region.h"
+#include "domain/locks.h"
+#include "domain/sound.h"
+#include "rights/conflict.h"
+#include "rights/mask.h"
+#include "rights/tag.h"
+
+/* How often a list is looked at that does not look sound: others may be changing it. */
+#define TRIES 1000
+/* Flags in the pointer to the owner of a lock (kernel/locking/mutex.h, rwsem.c). */
+#define OWNER_FLAGS 7UL
+#define READER_OWNED 1UL
+
+/* True where no driver may write. */
+static bool is_kernels(const struct list_head *node)
+{
+	int value = tag_peek(tag_of((unsigned long)node));
+
+	return value <= 0 || (value != GUARDRAIL_CONFLICT && !guardrail_writes[value]);
+}
+
+static bool look(const struct list_head *head)
+{
+	struct list_head links, next, prev;
+
+	if (!guardrail_links_of(head, &links))
+		return false;
+	if ((links.next == head && links.prev == head) || (!links.next && !links.prev))
+		return true;
+	return guardrail_links_of(links.next, &next) && next.prev == head && is_kernels(links.next) &&
+	       guardrail_links_of(links.prev, &prev) && prev.next == head && is_kernels(links.prev);
+}
+
+bool guardrail_is_list_sound(const struct list_head *head)
+{
+	int i;
+
+	for (i = 0; !look(head); i++) {
+		if (i == TRIES)
+			return false;
+		cpu_relax();
+	}
+	return true;
+}
+
+#ifndef CONFIG_PREEMPT_RT
+static bool is_owner(unsigned long owner)
+{
+	struct guardrail_region task, own;
+
+	owner &= ~OWNER_FLAGS;
+	if (!owner || owner == (unsigned long)current)
+		return true;
+	return guardrail_region_of(owner, &task) && guardrail_region_of((unsigned long)current, &own) && task.start == owner &&
+	       task.end - task.start == own.end - own.start;
+}
+
+/* The owner may change until it is looked at. */
+static bool is_owned(const atomic_long_t *owner)
+{
+	int i;
+
+	for (i = 0; i < TRIES; i++) {
+		unsigned long now = atomic_long_read(owner);
+
+		if (now & READER_OWNED || is_owner(now))
+			return true;
+		cpu_relax();
+	}
+	return false;
+}
+
+/* A mutex that nobody waits for is taken and released without a look at its list. */
+static bool is_mutex_sound(const struct mutex *mutex)
+{
+	unsigned long owner = atomic_long_read(&mutex->owner);
+
+	if (!owner || owner == (unsigned long)current)
+		return true;
+	return (is_owner(owner) || is_owner(atomic_long_read(&mutex->owner))) && guardrail_is_list_sound(&mutex->wait_list);
+}
+
+bool guardrail_is_lock_sound(unsigned long p, u32 kind)
+{
+	const struct rw_semaphore *sem = (const void *)p;
+
+	if (kind == GUARDRAIL_MUTEX)
+		return is_mutex_sound((const void *)p);
+	return (kind != GUARDRAIL_SHARED && kind != GUARDRAIL_EXCLUSIVE) || (is_owned(&sem->owner) && guardrail_is_list_sound(&sem->wait_list));
+}
+#else
+/* Its locks keep their waiters in trees. */
+bool guardrail_is_lock_sound(unsigned long p, u32 kind)
+{
+	return true;
+}
+#endif
