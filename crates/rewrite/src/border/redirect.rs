@@ -75,6 +75,9 @@ struct Found {
     missed: BTreeSet<String>,
 }
 
+/// Sections in which the kernel's macros mark init and exit functions, so that the linker keeps them.
+const MARKS: [&str; 2] = [".init.data", ".exit.data"];
+
 /// Leads calls through thunks; returns what the module may call by pointer. `hooks` are the init and exit
 /// functions, which are entered otherwise.
 pub(crate) fn interpose(
@@ -184,6 +187,21 @@ fn own(section: &Section) -> bool {
     section.name.split('.').any(|part| part == OWN)
 }
 
+/// Places that the module's variables point to: also init and exit may be called by others. Where they are just
+/// marked, nobody reads their addresses.
+fn called(object: &Object) -> BTreeSet<(usize, u64)> {
+    let variables = object.sections.iter().filter(|section| {
+        section.alloc()
+            && !section.exec()
+            && !tables::is_table(section)
+            && section.name != tables::THIS
+            && !MARKS.contains(&section.name.as_str())
+            && !own(section)
+    });
+    let pointers = variables.flat_map(|section| &section.relocs).filter(|reloc| reloc.kind == reloc::ABS64);
+    pointers.filter_map(|reloc| object.target(reloc.symbol, reloc.addend)).collect()
+}
+
 fn find(
     object: &Object,
     what: &Interposition,
@@ -192,6 +210,7 @@ fn find(
 ) -> Result<Found> {
     let mut found = Found::default();
     let hooks: BTreeSet<_> = hooks.iter().filter_map(|&hook| object.target(hook, 0)).collect();
+    let hooks: BTreeSet<_> = hooks.difference(&called(object)).copied().collect();
     let function = |symbol: usize, addend: i64| {
         let place = object.target(symbol, addend)?;
         (functions.contains_key(&place) && !hooks.contains(&place)).then_some(place)

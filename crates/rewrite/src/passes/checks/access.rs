@@ -136,7 +136,8 @@ pub fn access(view: &FunctionView<'_>, number: u32, insn: &Insn, info: &Instruct
     if decoded.memory_index().is_vector_register() {
         return refuse("writes to many places at once");
     }
-    if explicit && same(decoded) {
+    let named = insn.relocs(section).len() > usize::from(insn.displacement_reloc(section).is_some());
+    if explicit && !named && same(decoded) && (decoded.has_lock_prefix() || on_stack(decoded)) {
         return Ok(Access::Free(Reason::Same));
     }
     match decoded.segment_prefix() {
@@ -224,7 +225,13 @@ fn padlock(insn: &Instruction) -> Option<Access> {
     })
 }
 
-/// Whether the instruction writes back what was there: `lock addl $0, -4(%rsp)`.
+/// Whether an operand is on the stack, which no other processor writes.
+fn on_stack(insn: &Instruction) -> bool {
+    insn.memory_base() == Register::RSP && insn.memory_index() == Register::None
+}
+
+/// Whether the instruction writes back what was there: `lock addl $0, -4(%rsp)`. Without a lock it may undo what
+/// another processor has written.
 fn same(insn: &Instruction) -> bool {
     matches!(insn.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::Or | Mnemonic::Xor)
         && insn.op1_kind() != OpKind::Register
