@@ -26,7 +26,10 @@ impl Walk<'_, '_> {
     pub fn border_call(&mut self, at: Number, to: Dest, state: &mut State) {
         match (self.module.mode(at), to) {
             (Mode::Own, _) => {}
-            (Mode::Ask, Dest::Import(import)) => self.slow(at, import, state),
+            (Mode::Ask, Dest::Import(import)) => {
+                self.slow(at, import, state);
+                state.show(Fact::Asked);
+            }
             (Mode::Call, Dest::Import(import)) => {
                 let name = self.module.elf.import(import);
                 if data::is_action(name) {
@@ -49,7 +52,12 @@ impl Walk<'_, '_> {
                     self.fault(at, format!("the thunk of an entry calls {name}"));
                 }
             }
-            (Mode::Entry, Dest::Code(_)) => self.entered(at, state),
+            (Mode::Entry, Dest::Code(to)) => {
+                if self.last {
+                    self.found.functions.push((to, self.root));
+                }
+                self.entered(at, state);
+            }
             (Mode::Ask | Mode::Call | Mode::Life, _) => self.fault(at, "a thunk calls what it must not"),
         }
     }
@@ -77,6 +85,9 @@ impl Walk<'_, '_> {
                 if state.regs[usize::from(RDI)] != wanted {
                     self.fault(at, "a stub passes what is not the module's description");
                 }
+                if self.last {
+                    self.found.stubs.push((self.root, import));
+                }
             }
             _ => self.fault(at, format!("a thunk jumps to {name}")),
         }
@@ -96,7 +107,7 @@ impl Walk<'_, '_> {
                         _ => answers || value != whole,
                     }
                 });
-                if changed || self.asked.is_none() {
+                if changed || self.asked.is_none() || !state.shows(Fact::Asked) {
                     self.fault(at, "a thunk that asks the runtime changes registers, or does not ask");
                 }
             }

@@ -2,14 +2,13 @@
 
 use crate::CertifyError;
 use crate::data;
-use crate::elf::{Elf, Reloc};
-use crate::graph::Number;
+use crate::elf::{Elf, Place, Reloc, Target};
+use crate::graph::{Node, Number, bias};
 use crate::mode::Mode;
 use crate::module::Module;
-use crate::tables::Patched;
+use crate::patches::patches;
 use crate::walk::{Counts, Found, Walk, components};
 use guardrail_abi as abi;
-use iced_x86::{Code, Mnemonic};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
@@ -65,12 +64,13 @@ pub fn certify(what: &str, file: &[u8]) -> Result<Certificate, CertifyError> {
     for section in elf.sections.iter().filter(|section| section.exec() && section.write()) {
         faults.push(format!("{} is code that can be written", section.name));
     }
-    patched(&module, faults);
+    patches(&module, faults);
     fields(&module, faults);
     module.pointers(faults);
     outside(&elf, faults);
     let found = follow(&mut module);
     module.imports(&mut certificate.faults);
+    module.life(&found.stubs, &mut certificate.faults);
     for (number, detail) in &found.faults {
         let place = elf.name(module.graph.nodes[*number as usize].place);
         certificate.faults.push(format!("{place}: {detail}"));
@@ -114,7 +114,7 @@ fn follow(module: &mut Module<'_>) -> Found {
         open = (0..others.len()).filter(|number| calls(&parts[*number], &callers)).collect();
     }
     parts.into_iter().for_each(|part| merge(&mut found, part));
-    for roots in all.iter().filter(|roots| roots.len() > 1 && mode(module, roots) != Mode::Own) {
+    for roots in all.iter().filter(|roots| roots.len() > 1 && roots.iter().any(|root| module.mode(*root) != Mode::Own)) {
         found.faults.insert((roots[0], "it shares code with another thunk".into()));
     }
     found
@@ -171,6 +171,8 @@ fn merge(found: &mut Found, other: Found) {
     found.actions.extend(other.actions);
     found.wrapped.extend(other.wrapped);
     found.entries.extend(other.entries);
+    found.functions.extend(other.functions);
+    found.stubs.extend(other.stubs);
     found.privileged.extend(other.privileged);
 }
 
@@ -199,6 +201,7 @@ fn complete(module: &Module<'_>, found: &Found, certificate: &mut Certificate) {
             faults.push(format!("the thunk for {name} performs an action of {}", own.unwrap_or_default()));
         }
     }
+    entries(module, found, faults);
     let actions: FxHashSet<u32> = used.keys().copied().collect();
     let entries: FxHashSet<u32> = found.entries.iter().map(|entry| entry.0).collect();
     for (at, name) in module.data.unused(&actions, &entries) {
@@ -216,33 +219,28 @@ fn complete(module: &Module<'_>, found: &Found, certificate: &mut Certificate) {
     certificate.faults.dedup();
 }
 
-/// What the kernel patches must be what its tables say.
-fn patched(module: &Module<'_>, faults: &mut Vec<String>) {
-    for (place, what) in &module.tables.patched {
-        let Some(number) = module.graph.at(*place).filter(|number| module.graph.live[*number as usize])
-        else {
-            continue;
-        };
-        let node = &module.graph.nodes[number as usize];
-        let (insn, imported) = (&node.insn, module.imported(node).unwrap_or_default());
-        let direct = matches!(insn.code(), Code::Call_rel32_64 | Code::Jmp_rel32_64);
-        let empty = insn.mnemonic() == Mnemonic::Nop && insn.len() == 5;
-        let good = match what {
-            Patched::Tracer => {
-                empty || (direct && imported == crate::tables::TRACER) || insn.mnemonic() == Mnemonic::Nop
-            }
-            Patched::Return => direct && imported == crate::tables::RETURN_THUNK,
-            Patched::Indirect => crate::tables::indirect(imported).is_some(),
-            Patched::StaticCall => direct || node.to.is_some(),
-            Patched::Lock => insn.has_lock_prefix() || insn.mnemonic() == Mnemonic::Xchg,
-            Patched::Endbr => insn.code() == Code::Endbr64,
-            Patched::Branch => insn.mnemonic() == Mnemonic::Nop || matches!(insn.mnemonic(), Mnemonic::Jmp),
-        };
-        if !good {
-            faults.push(format!(
-                "{}: the kernel patches `{insn}`, which is something else",
-                module.elf.name(*place)
-            ));
+/// A thunk of an entry calls one function, and its rows are of that function.
+fn entries(module: &Module<'_>, found: &Found, faults: &mut Vec<String>) {
+    let mut functions: BTreeMap<Number, Place> = BTreeMap::new();
+    for (place, thunk) in &found.functions {
+        if *functions.entry(*thunk).or_insert(*place) != *place {
+            faults.push("the thunk of an entry calls two functions".into());
+        }
+    }
+    let (mut rows, mut used) = (BTreeMap::new(), BTreeMap::new());
+    for (row, thunk) in &found.entries {
+        if *rows.entry(*thunk).or_insert(*row) != *row || *used.entry(*row).or_insert(*thunk) != *thunk {
+            faults.push("two thunks of entries note one entry, or one of them notes two".into());
+        }
+    }
+    let of_entries = found.entries.iter().map(|(row, thunk)| (module.data.entered(*row), thunk));
+    let of_actions = found.actions.iter().map(|(row, thunk)| (module.data.function(*row), thunk));
+    for (name, thunk) in of_entries.chain(of_actions) {
+        let Some(place) = functions.get(thunk) else { continue };
+        let name = name.unwrap_or_default();
+        if !module.elf.functions.iter().any(|own| own.place == *place && own.name == name) {
+            let place = module.elf.name(*place);
+            faults.push(format!("the thunk for the entry {place} uses the description of {name}"));
         }
     }
 }
@@ -268,6 +266,29 @@ fn fields(module: &Module<'_>, faults: &mut Vec<String>) {
         if relocs.iter().filter(reaches).any(|reloc| !whole(reloc)) {
             faults.push(format!("{}: a relocation changes `{}`", module.elf.name(node.place), node.insn));
         }
+        if relocs.iter().filter(reaches).any(|reloc| reloc.relative() != counts_from_behind(node, reloc)) {
+            let place = module.elf.name(node.place);
+            faults.push(format!("{place}: a relocation of `{}` has a type for other instructions", node.insn));
+        }
+        let behind = |reloc: &Reloc| {
+            matches!(reloc.target, Target::Import(_))
+                && reloc.addend.wrapping_add(bias(reloc, node.behind().1)) != 0
+        };
+        if node.to.is_some() && relocs.iter().filter(reaches).any(behind) {
+            let place = module.elf.name(node.place);
+            faults.push(format!("{place}: `{}` leads behind the begin of an import", node.insn));
+        }
+    }
+}
+
+/// Whether the field of a relocation is one that the processor counts from the end of the instruction.
+fn counts_from_behind(node: &Node, reloc: &Reloc) -> bool {
+    let at = reloc.offset.wrapping_sub(node.place.1) as usize;
+    let offsets = &node.offsets;
+    let displacement = offsets.has_displacement() && at == offsets.displacement_offset();
+    match displacement {
+        true => node.insn.is_ip_rel_memory_operand() || node.to.is_some(),
+        false => node.to.is_some(),
     }
 }
 

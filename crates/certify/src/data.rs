@@ -81,6 +81,11 @@ impl<'a> Data<'a> {
         self.text(row, layout::action::FUNCTION)
     }
 
+    /// The function that an entry belongs to.
+    pub fn entered(&self, row: u32) -> Option<&'a str> {
+        self.text(row, layout::entry::FUNCTION)
+    }
+
     /// Whether the row is one that a function of the runtime performs for a domain.
     pub fn action(&self, row: u32, name: &str, domain: u8) -> Result<(), String> {
         use layout::action as column;

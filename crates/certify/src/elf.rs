@@ -170,6 +170,7 @@ impl Elf {
             };
         }
         let mut imports: BTreeMap<usize, u32> = BTreeMap::new();
+        let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
         for symbol in file.symbols() {
             if symbol.section_index().is_some_and(|section| section.0 >= out.sections.len()) {
                 return Err(fault(format!(
@@ -179,8 +180,13 @@ impl Elf {
             }
             let name = symbol.name().unwrap_or_default();
             if symbol.is_undefined() && !name.is_empty() {
-                imports.insert(symbol.index().0, out.imports.len() as u32);
-                out.imports.push(name.to_owned());
+                // Two symbols of one name are one import.
+                let next = out.imports.len() as u32;
+                let number = *numbers.entry(name.to_owned()).or_insert(next);
+                if number == next {
+                    out.imports.push(name.to_owned());
+                }
+                imports.insert(symbol.index().0, number);
             }
             let Some(section) = symbol.section_index() else { continue };
             if symbol.kind() == SymbolKind::Text && !name.is_empty() {

@@ -27,6 +27,7 @@ mod elf;
 mod graph;
 mod mode;
 mod module;
+mod patches;
 mod prove;
 mod spills;
 mod state;

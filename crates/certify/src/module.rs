@@ -2,7 +2,7 @@
 
 use crate::data::Data;
 use crate::elf::{Elf, Place, Target};
-use crate::graph::{Graph, Number, leaders, ranks};
+use crate::graph::{Graph, Node, Number, leaders, ranks};
 use crate::mode::{Ask, Mode, mode};
 use crate::tables::{self, Tables};
 use guardrail_abi::{self as abi, ABI, layout};
@@ -15,6 +15,9 @@ const THIS: &str = ".gnu.linkonce.this_module";
 
 /// What the description says of the frames of code, by section: offsets and words; `None` for thunks.
 pub type Texts = FxHashMap<u32, Option<Vec<(u32, u32)>>>;
+
+/// A range of memory: its section, first byte, and end.
+type Range = (u32, u64, u64);
 
 /// A module.
 pub struct Module<'m> {
@@ -39,7 +42,7 @@ pub struct Module<'m> {
     /// Imports that have a thunk.
     pub wrapped: FxHashMap<u32, Number>,
     /// The module's own memory: section, first byte, and the end.
-    owned: Vec<(u32, u64, u64)>,
+    owned: Vec<Range>,
     modes: Vec<Mode>,
 }
 
@@ -89,6 +92,14 @@ impl<'m> Module<'m> {
         }
     }
 
+    /// What the memory operand of an instruction names.
+    pub fn named_memory(&self, node: &Node) -> Option<(Target, i64)> {
+        let section = &self.elf.sections[node.place.0 as usize];
+        let at = node.place.1 + node.offsets.displacement_offset() as u64;
+        let reloc = section.reloc_at(at).filter(|_| node.offsets.has_displacement())?;
+        Some((reloc.target, reloc.addend.wrapping_add(crate::graph::bias(reloc, node.behind().1))))
+    }
+
     pub(crate) fn section(&self) -> Option<&'m crate::elf::Section> {
         self.elf.sections.get(self.description as usize)
     }
@@ -111,17 +122,18 @@ impl<'m> Module<'m> {
         (own == self.description && end <= section.data.len()).then(|| (start..end).step_by(size).collect())
     }
 
-    fn ranges(&self) -> Vec<(u32, u64, u64)> {
+    fn ranges(&self) -> Vec<Range> {
         use layout::module as row;
         let tables = [(row::WRITABLE, row::N_WRITABLE), (row::INIT_ONLY, row::N_INIT_ONLY)];
         let rows =
             tables.iter().filter_map(|(at, count)| self.rows(*at, *count, layout::range::BYTES)).flatten();
-        let range = |at: usize| {
-            let (section, start) = self.pointer(at + layout::range::START)?;
-            let len = self.section()?.long(at + layout::range::LEN);
-            Some((section, start, start.checked_add(len)?))
-        };
-        rows.filter_map(range).collect()
+        rows.filter_map(|row| self.range(row)).collect()
+    }
+
+    fn range(&self, at: usize) -> Option<Range> {
+        let (section, start) = self.pointer(at + layout::range::START)?;
+        let len = self.section()?.long(at + layout::range::LEN);
+        Some((section, start, start.checked_add(len)?))
     }
 
     /// Looks at the description; returns its interface and domain.
@@ -147,6 +159,7 @@ impl<'m> Module<'m> {
             faults.push("its description can be written".into());
         }
         self.memory(faults);
+        self.thunks(faults);
         self.functions(faults);
         (version, domain)
     }
@@ -168,6 +181,27 @@ impl<'m> Module<'m> {
                     "its description gives it {}+{start:#x}, which is not its own",
                     section.name
                 ));
+            }
+        }
+    }
+
+    /// Which code the description calls thunks: all of it, and nothing else.
+    fn thunks(&self, faults: &mut Vec<String>) {
+        use layout::module as row;
+        for (at, count, mode) in
+            [(row::CALLS, row::N_CALLS, Mode::Call), (row::ENTRIES, row::N_ENTRIES, Mode::Entry)]
+        {
+            let rows = self.rows(at, count, layout::range::BYTES).unwrap_or_default();
+            let named: Option<Vec<Range>> = rows.into_iter().map(|row| self.range(row)).collect();
+            let mut named = named.unwrap_or_default();
+            let own = |(index, section): (usize, &crate::elf::Section)| {
+                let own = section.exec() && section.size > 0 && self.mode_of(index as u32) == mode;
+                own.then_some((index as u32, 0, section.size))
+            };
+            let whole: Vec<Range> = self.elf.sections.iter().enumerate().filter_map(own).collect();
+            named.sort_unstable();
+            if named != whole {
+                faults.push("its description calls thunks what is other code, or leaves out some".into());
             }
         }
     }
@@ -208,6 +242,24 @@ impl<'m> Module<'m> {
         for place in stubs {
             if self.graph.at(place).is_none_or(|number| !self.graph.roots.contains(&number)) {
                 faults.push("the kernel calls a stub where it does not begin".into());
+            }
+        }
+    }
+
+    /// The kernel calls the stub that makes the module known. The runtime calls init and exit, which have no
+    /// arguments on the stack.
+    pub fn life(&self, stubs: &[(Number, u32)], faults: &mut Vec<String>) {
+        let this = self.elf.sections.iter().find(|section| section.name == THIS);
+        let called = this.into_iter().flat_map(|this| &this.relocs).filter_map(|reloc| reloc.place());
+        let called: Vec<Number> = called.filter_map(|place| self.graph.at(place)).collect();
+        let enters = |stub: &&(Number, u32)| self.elf.import(stub.1) == abi::symbol::MODULE_ENTER;
+        if !stubs.iter().filter(enters).any(|stub| called.contains(&stub.0)) {
+            faults.push("the kernel calls no stub that makes it known to the runtime".into());
+        }
+        for at in [layout::module::INIT, layout::module::EXIT] {
+            let Some(root) = self.pointer(at).and_then(|place| self.graph.at(place)) else { continue };
+            if self.words.get(&root).is_some_and(|words| *words > 0) {
+                faults.push("its init or exit writes the stack of the runtime".into());
             }
         }
     }

@@ -22,16 +22,17 @@ impl Walk<'_, '_> {
     /// Proves an instruction's stores.
     pub fn stores(&mut self, at: Number, node: &Node, state: &mut State) {
         let insn = &node.insn;
-        let memory = (0..insn.op_count()).any(|operand| insn.op_kind(operand) == OpKind::Memory);
-        if !memory && !insn.is_string_instruction() && !odd(insn) {
-            return;
-        }
         let info = self.info.info(insn);
         let written: Vec<UsedMemory> =
             info.used_memory().iter().filter(|memory| writes(memory.access())).copied().collect();
         let explicit = (0..insn.op_count())
             .any(|operand| insn.op_kind(operand) == OpKind::Memory && writes(info.op_access(operand)));
-        let Some(first) = written.first() else { return };
+        let Some(first) = written.first() else {
+            if odd(insn) {
+                self.fault(at, format!("`{insn}` writes to a place that cannot be followed"));
+            }
+            return;
+        };
         if insn.is_stack_instruction() && !explicit {
             return;
         }
@@ -65,7 +66,8 @@ impl Walk<'_, '_> {
         let Some(address) = address else {
             return self.fault(at, format!("`{insn}` writes to a place that cannot be followed"));
         };
-        if same(insn) {
+        let named = self.names(node).immediate.is_some();
+        if same(insn) && !named && (insn.has_lock_prefix() || self.of_stack(address)) {
             return self.count(|counts| &mut counts.same);
         }
         if let Some((index, width)) = bit(insn) {
@@ -114,7 +116,8 @@ impl Walk<'_, '_> {
         let own = self.module.mode_of(self.node(self.root).place.0) == Mode::Own;
         let frame = matches!(self.values.single(address), Some(Atom::Init(RSP)));
         let above = address.base == state.sp().base && address.off >= 8;
-        let words = address.off.checked_add(size)? / 8;
+        // The first argument stands behind the return address.
+        let words = address.off.checked_add(size - 1)? / 8;
         (own && frame && above && words <= MAX_WORDS).then_some(words)
     }
 
@@ -218,6 +221,9 @@ impl Walk<'_, '_> {
         match node.to {
             Some(Dest::Code(to)) => {
                 let root = self.module.graph.at(to);
+                if (root.is_none() && !self.module.graph.trusts(to)) || to == node.behind() {
+                    self.fault(at, format!("`{}` calls what is no function", node.insn));
+                }
                 if let Some(ask) = root.and_then(|root| self.module.asks.get(&root)) {
                     return self.asks(at, node, *ask, state);
                 }
@@ -401,9 +407,9 @@ impl Walk<'_, '_> {
 
 /// Whether the instruction writes to memory although no operand says so.
 fn odd(insn: &Instruction) -> bool {
-    use Mnemonic::{Maskmovdqu, Maskmovq, Vmaskmovdqu, Xsha1, Xsha256, Xstore};
+    use Mnemonic::{Clzero, Enclu, Maskmovdqu, Maskmovq, Montmul, Vmaskmovdqu, Xsha1, Xsha256, Xstore};
     let named = matches!(insn.mnemonic(), Maskmovdqu | Maskmovq | Vmaskmovdqu | Xstore | Xsha1 | Xsha256);
-    named || encrypts(insn)
+    named || encrypts(insn) || matches!(insn.mnemonic(), Clzero | Enclu | Montmul)
 }
 
 /// Whether the instruction encrypts blocks of 16 bytes.
@@ -421,7 +427,8 @@ fn padlock_size(insn: &Instruction) -> Option<i64> {
     }
 }
 
-/// Whether the instruction writes back what was there, as a barrier does.
+/// Whether the instruction writes back what was there, as a barrier does. Without a lock it may write back what
+/// another processor has changed meanwhile.
 fn same(insn: &Instruction) -> bool {
     matches!(insn.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::Or | Mnemonic::Xor)
         && !matches!(insn.op1_kind(), OpKind::Register | OpKind::Memory)

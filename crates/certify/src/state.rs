@@ -29,6 +29,8 @@ pub enum Flags {
     Unknown,
     /// How so many tags at an address compare with a number.
     Tags(Val, u8, u32),
+    /// Whether the kernel holds nothing on any stack.
+    Frames,
     /// Whether the lowest three bits are all 0.
     Low(Val),
     /// The sign of a value of 8 bytes, and whether it is 0.
@@ -56,6 +58,8 @@ pub enum Fact {
     Zero(Val),
     /// A thunk has performed the action in this row.
     Done(u32),
+    /// A thunk has asked the runtime.
+    Asked,
     /// A thunk has called its function.
     Called,
     /// A thunk's entry is noted.
@@ -143,7 +147,10 @@ impl State {
     pub fn forget_rights(&mut self) {
         self.writable.clear();
         self.facts.retain(|fact| {
-            matches!(fact, Fact::Done(_) | Fact::Called | Fact::Entered | Fact::Closed | Fact::Zero(_))
+            matches!(
+                fact,
+                Fact::Done(_) | Fact::Asked | Fact::Called | Fact::Entered | Fact::Closed | Fact::Zero(_)
+            )
         });
     }
 

@@ -25,6 +25,11 @@ pub fn writes(access: OpAccess) -> bool {
     !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None)
 }
 
+/// What stands for the flags, and for other values that are pushed, among the numbers of registers.
+const FLAGS: u8 = 16;
+/// The largest frame: the kernel guards a stack with a page, so the next frame cannot lie behind it.
+const DEEPEST: i64 = 4096;
+
 impl Walk<'_, '_> {
     /// What an instruction's relocations name.
     pub fn names(&self, node: &Node) -> Names {
@@ -48,6 +53,9 @@ impl Walk<'_, '_> {
     /// followed.
     pub fn address(&mut self, node: &Node, state: &State) -> Option<Val> {
         let insn = &node.insn;
+        if insn.memory_base() == Register::EIP {
+            return None;
+        }
         let named = self.names(node).displacement;
         let mut address = match named {
             Some((target, addend)) => self.values.atom(Atom::Address(target)).plus(addend),
@@ -77,7 +85,7 @@ impl Walk<'_, '_> {
     /// Follows one instruction, and looks at what must be proven there.
     pub fn step(&mut self, at: Number, state: &mut State) {
         let node = self.node(at);
-        self.privileges(at, node);
+        self.privileges(at, node, state);
         self.stores(at, node, state);
         let insn = &node.insn;
         let flags = self.flags(at, node, state);
@@ -112,10 +120,18 @@ impl Walk<'_, '_> {
     fn set(&mut self, at: Number, register: u8, value: Val, state: &mut State) {
         state.regs[usize::from(register)] = value;
         if register == RSP {
-            if !self.of_stack(value) {
+            if self.values.single(value).is_none() || !self.of_stack(value) {
                 self.fault(at, "the stack pointer gets a value that is not of its stack");
             }
-            state.slots.retain(|(slot, _)| slot.base != value.base || slot.off >= value.off);
+            // Below the stack pointer nothing stays.
+            let above = self.above(value);
+            state.slots.retain(|(slot, _)| match slot.base == value.base {
+                true => slot.off >= value.off,
+                false => above.is_some_and(|above| slot.base == above.base && slot.off >= above.off),
+            });
+            if self.low(value).is_none_or(|low| low < -DEEPEST) {
+                self.fault(at, "its frame is larger than the page that guards a stack");
+            }
         }
     }
 
@@ -129,6 +145,25 @@ impl Walk<'_, '_> {
                 let stack = |term: &(u32, i64)| term.1 == 1 && self.of_stack(Val { base: term.0, off: 0 });
                 self.values.terms(value).iter().filter(|term| stack(term)).count() == 1
             }
+        }
+    }
+
+    /// The address on the stack that an aligned one was made of, if the latter is not above it.
+    fn above(&self, value: Val) -> Option<Val> {
+        match self.values.single(value)? {
+            Atom::Down(inner, _) if value.off <= 0 => Some(inner),
+            _ => None,
+        }
+    }
+
+    /// The lowest distance from the return address at which an address of the stack may be.
+    fn low(&self, value: Val) -> Option<i64> {
+        match self.values.single(value)? {
+            Atom::Init(RSP) => Some(value.off),
+            Atom::Down(inner, bits) if bits < 12 => {
+                self.low(inner)?.saturating_sub((1 << bits) - 1).checked_add(value.off)
+            }
+            _ => None,
         }
     }
 
@@ -237,6 +272,8 @@ impl Walk<'_, '_> {
             }
             OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64 => {
                 Some(match self.names(node).immediate {
+                    // Only the lower half of the address.
+                    Some(_) if to.is_gpr32() => return None,
                     Some((target, addend)) => self.values.atom(Atom::Address(target)).plus(addend),
                     None if to.is_gpr32() => Val::number(i64::from(insn.immediate32())),
                     None => Val::number(insn.immediate(1) as i64),
@@ -288,13 +325,16 @@ impl Walk<'_, '_> {
                         match (there, address) {
                             (Some(value), _) => value,
                             (None, Some(address)) => self.values.atom(Atom::Loaded(address, at)),
-                            (None, None) => self.values.atom(Atom::Fresh(at, 16)),
+                            (None, None) => self.values.atom(Atom::Fresh(at, FLAGS)),
                         }
                     }
-                    _ => self.values.atom(Atom::Fresh(at, 16)),
+                    _ => self.values.atom(Atom::Fresh(at, FLAGS)),
                 };
                 let down = -insn_stack(insn);
                 let sp = state.sp().plus(-down);
+                if self.low(sp).is_none_or(|low| low < -DEEPEST) {
+                    self.fault(at, "its frame is larger than the page that guards a stack");
+                }
                 state.overwrite(sp, down);
                 state.regs[usize::from(RSP)] = sp;
                 if down == 8 {
@@ -355,13 +395,20 @@ impl Walk<'_, '_> {
                     Code::Cmp_rm8_imm8 => (1, u32::from(insn.immediate8())),
                     Code::Cmp_rm16_imm16 => (2, u32::from(insn.immediate16())),
                     Code::Cmp_rm32_imm32 => (4, insn.immediate32()),
+                    // That of frames.
+                    Code::Cmp_rm32_imm8 => (0, 0),
                     _ => return Flags::Unknown,
                 };
                 if insn.segment_prefix() != Register::None || self.names(node).immediate.is_some() {
                     return Flags::Unknown;
                 }
                 let Some(address) = self.address(node, state) else { return Flags::Unknown };
-                if self.values.without(address, Atom::Table).is_none() {
+                if let Some(Atom::Address(Target::Import(import))) = self.values.single(address)
+                    && self.module.elf.import(import) == symbol::FRAMES
+                {
+                    return Flags::Frames;
+                }
+                if count == 0 || self.values.without(address, Atom::Table).is_none() {
                     return Flags::Unknown;
                 }
                 let rows = self.module.tables.fixups.get(&node.place);
@@ -375,12 +422,36 @@ impl Walk<'_, '_> {
     }
 
     /// Looks for instructions that a driver must not have.
-    fn privileges(&mut self, at: Number, node: &Node) {
+    fn privileges(&mut self, at: Number, node: &Node, state: &State) {
         if self.last && node.insn.is_privileged() {
             self.found.privileged.push(at);
         }
         if node.insn.mnemonic() == Mnemonic::Std {
             self.fault(at, "it turns the direction of string instructions");
+        }
+        let saved = match (node.insn.mnemonic(), state.slot(state.sp())) {
+            (Mnemonic::Popf | Mnemonic::Popfd, _) => false,
+            (Mnemonic::Popfq, None) => false,
+            (Mnemonic::Popfq, Some(flags)) => match self.values.single(flags) {
+                Some(Atom::Fresh(saved, FLAGS)) if flags.off == 0 => {
+                    self.node(saved).insn.mnemonic() == Mnemonic::Pushfq
+                }
+                _ => false,
+            },
+            _ => true,
+        };
+        if !saved {
+            self.fault(at, format!("`{}` sets flags that the function has not saved", node.insn));
+        }
+        let loads = (0..node.insn.op_count()).any(|operand| {
+            node.insn.op_kind(operand) == OpKind::Register && node.insn.op_register(operand).is_segment_register()
+        });
+        let base = matches!(
+            node.insn.mnemonic(),
+            Mnemonic::Wrfsbase | Mnemonic::Wrgsbase | Mnemonic::Lfs | Mnemonic::Lgs | Mnemonic::Lss
+        );
+        if base || (loads && (node.insn.mnemonic() == Mnemonic::Pop || node.insn.op0_register().is_segment_register())) {
+            self.fault(at, format!("`{}` changes a segment", node.insn));
         }
     }
 }

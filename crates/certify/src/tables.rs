@@ -23,6 +23,17 @@ pub struct Replacement {
 /// `EX_TYPE_DEFAULT`: the kernel goes on elsewhere and changes nothing.
 pub const EX_DEFAULT: u32 = 1;
 
+/// Types of rows whose handlers change at most RAX, RCX, RDX and the register that they name
+/// (`arch/x86/include/asm/extable_fixup_types.h`): those of faults, of user memory, and of registers with a
+/// number (`EX_TYPE_DEFAULT` to `EX_TYPE_COPY`, `EX_TYPE_WRMSR` to `EX_TYPE_FAULT_MCE_SAFE`,
+/// `EX_TYPE_IMM_REG`, `EX_TYPE_FAULT_SGX`, `EX_TYPE_UCOPY_LEN`, `EX_TYPE_ZEROPAD`).
+pub const HANDLERS: [u32; 16] = [1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20];
+
+/// Whether a row's handler fills the register that the row names.
+pub fn fills(kind: u32) -> bool {
+    matches!(kind & 255, 17 | 20)
+}
+
 /// The code of replacements, of trampolines, and code that the kernel runs elsewhere.
 pub const REPLACEMENTS: &str = ".altinstr_replacement";
 const EX_ROW: usize = 12;
@@ -87,6 +98,8 @@ pub struct Tables {
     /// Ranges that the kernel replaces as a whole, in order.
     pub replaced: Vec<(Place, Place)>,
     pub patched: Vec<(Place, Patched)>,
+    /// Paravirtual calls, with the number of the function in the kernel's table.
+    pub paravirtual: Vec<(Place, u8)>,
     /// What is wrong with a table.
     pub faults: Vec<String>,
 }
@@ -216,9 +229,11 @@ impl Tables {
 
     fn paravirtual(&mut self, section: &Section) {
         for reloc in &section.relocs {
-            let len = section.data.get(reloc.offset as usize + 9);
-            match (reloc.place(), len, reloc.offset % PARAVIRT_ROW as u64) {
-                (Some((at, start)), Some(len), 0) => {
+            let at = reloc.offset as usize;
+            let (row, len) = (section.data.get(at + 8), section.data.get(at + 9));
+            match (reloc.place(), row.zip(len), reloc.offset % PARAVIRT_ROW as u64) {
+                (Some((at, start)), Some((row, len)), 0) => {
+                    self.paravirtual.push(((at, start), *row));
                     self.replaced.push(((at, start), (at, start + u64::from(*len))));
                 }
                 _ => self.wrong(section),

@@ -2,10 +2,11 @@
 //! that jumps connect.
 
 use crate::data;
+use crate::elf::Place;
 use crate::graph::{NONE, Node, Number, Way};
 use crate::mode::{Ask, Mode};
 use crate::module::Module;
-use crate::state::{Fact, Flags, KEPT, RAX, REGISTERS, State};
+use crate::state::{Fact, Flags, KEPT, RAX, RCX, RDI, RDX, REGISTERS, RSI, RSP, State};
 use crate::tables;
 use crate::value::{Atom, Val, Values};
 use guardrail_abi as abi;
@@ -26,6 +27,10 @@ pub struct Found {
     pub wrapped: Vec<(u32, Number)>,
     /// Descriptions of entries that thunks use, with the thunk.
     pub entries: Vec<(u32, Number)>,
+    /// Functions that thunks of entries call, with the thunk.
+    pub functions: Vec<(Place, Number)>,
+    /// Stubs, with the function of the runtime that each jumps to.
+    pub stubs: Vec<(Number, u32)>,
     /// Instructions with privileges.
     pub privileged: Vec<Number>,
     /// Words of their callers' stacks that functions write: arguments of their own.
@@ -276,7 +281,7 @@ impl<'a, 'm> Walk<'a, 'm> {
 
     /// A check stands in the block of its stores: behind a branch of the module's own another is needed.
     fn own_branch(&self, number: Number, state: &mut State) {
-        let checks = matches!(state.flags, Flags::Tags(..) | Flags::Low(_) | Flags::Sign(_));
+        let checks = matches!(state.flags, Flags::Tags(..) | Flags::Frames | Flags::Low(_) | Flags::Sign(_));
         if !checks && self.module.mode(number) == Mode::Own {
             state.forget_rights();
         }
@@ -340,12 +345,21 @@ impl<'a, 'm> Walk<'a, 'm> {
     /// What the kernel's handlers of faults change.
     fn after_fault(&mut self, number: Number, kind: u32, state: &mut State) {
         state.flags = Flags::Unknown;
+        // Some elements may have been stored.
+        if self.node(number).insn.is_string_instruction() {
+            for moved in [RCX, RSI, RDI] {
+                state.regs[usize::from(moved)] = self.values.atom(Atom::Fresh(number, moved));
+            }
+        }
         if kind == tables::EX_DEFAULT {
             return;
         }
         let register = (kind >> 8 & 15) as u8;
-        for lost in [RAX, 1, 2, register] {
-            if lost < 16 && lost != crate::state::RSP {
+        if !tables::HANDLERS.contains(&(kind & 255)) || (tables::fills(kind) && register == RSP) {
+            self.fault(number, "the kernel's handler of its faults does what cannot be followed");
+        }
+        for lost in [RAX, RCX, RDX, register] {
+            if lost != RSP {
                 state.regs[usize::from(lost)] = self.values.atom(Atom::Fresh(number, lost));
             }
         }
@@ -361,9 +375,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             let answer = self.module.mode(number) == Mode::Ask && self.asked == Some(Ask::Call(register));
             if state.regs[usize::from(register)] != whole && !answer {
                 let what = match register {
-                    crate::state::RSP => {
-                        "it leaves the function while the stack pointer is elsewhere".to_owned()
-                    }
+                    RSP => "it leaves the function while the stack pointer is elsewhere".to_owned(),
                     _ => format!("it leaves the function with another {}", REGISTERS[usize::from(register)]),
                 };
                 self.fault(number, what);
