@@ -100,6 +100,9 @@ impl<'a> Data<'a> {
         if !good {
             return Err(format!("{name} gets an action of another kind"));
         }
+        let value = layout::value::TERMS;
+        let pointers = [column::POINTER + value, column::SIZE + value, column::FIELDS, column::FUNCTION];
+        self.whole(row, column::BYTES, &[pointers.as_slice(), &[column::MORE, column::INVERSE]].concat())?;
         if bytes[column::DOMAIN] != domain {
             return Err(format!("{name} gets an action of domain {}", bytes[column::DOMAIN]));
         }
@@ -115,9 +118,30 @@ impl<'a> Data<'a> {
         if self.bytes(row, column::BYTES).is_none() || self.text(row, column::FUNCTION).is_none() {
             return Err("an entry is noted without its description".into());
         }
+        self.whole(row, column::BYTES, &[column::FUNCTION])?;
         match self.word(row, column::DOMAIN) {
             own if own == u32::from(domain) => Ok(()),
             other => Err(format!("an entry is noted for domain {other}")),
+        }
+    }
+
+    /// Relocations fill pointers of a row alone, so that its numbers are what the file has.
+    fn whole(&self, row: u32, bytes: usize, pointers: &[usize]) -> Result<(), String> {
+        let section = self.elf.and_then(|elf| elf.sections.get(self.section as usize));
+        let Some(section) = section.filter(|section| !section.write()) else {
+            return Err(format!("{SECTION} can be written"));
+        };
+        let start = u64::from(row);
+        let good = |reloc: &crate::elf::Reloc| {
+            reloc.width() == 8
+                && !reloc.relative()
+                && pointers.contains(&(reloc.offset.wrapping_sub(start) as usize))
+        };
+        match section.relocs_in(start.saturating_sub(7), start + bytes as u64).iter().all(|reloc| {
+            good(reloc) || reloc.offset + reloc.width().max(1) <= start
+        }) {
+            true => Ok(()),
+            false => Err(format!("a relocation changes a number of {SECTION}+{row:#x}")),
         }
     }
 

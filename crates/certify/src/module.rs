@@ -159,6 +159,7 @@ impl<'m> Module<'m> {
             faults.push("its description can be written".into());
         }
         self.memory(faults);
+        self.numbers(faults);
         self.thunks(faults);
         self.functions(faults);
         (version, domain)
@@ -182,6 +183,50 @@ impl<'m> Module<'m> {
                     section.name
                 ));
             }
+        }
+    }
+
+    /// The description's numbers are what the file has: relocations fill its pointers alone. Rows of ranges begin
+    /// with a pointer.
+    fn numbers(&self, faults: &mut Vec<String>) {
+        use layout::module as row;
+        let ranges = [
+            (row::WRITABLE, row::N_WRITABLE),
+            (row::INIT_ONLY, row::N_INIT_ONLY),
+            (row::CALLS, row::N_CALLS),
+            (row::ENTRIES, row::N_ENTRIES),
+        ];
+        let rows = |at, count, size| self.rows(at, count, size).unwrap_or_default();
+        let ranges: Vec<usize> = ranges
+            .iter()
+            .flat_map(|(at, count)| rows(*at, *count, layout::range::BYTES))
+            .map(|row| row + layout::range::START)
+            .collect();
+        if ranges.iter().any(|at| self.pointer(*at).is_none()) {
+            faults.push("its description has a range of memory that is not its own".into());
+        }
+        let mut pointers: FxHashSet<usize> = [
+            row::NAME,
+            row::INIT,
+            row::EXIT,
+            row::WRITABLE,
+            row::INIT_ONLY,
+            row::TARGETS,
+            row::IMPORTS,
+            row::CALLS,
+            row::ENTRIES,
+        ]
+        .into_iter()
+        .chain(ranges)
+        .chain(rows(row::TARGETS, row::N_TARGETS, 8))
+        .collect();
+        for at in rows(row::IMPORTS, row::N_IMPORTS, layout::import::BYTES) {
+            pointers.extend([at + layout::import::FUNCTION, at + layout::import::CALL]);
+        }
+        let relocs = self.section().map(|section| section.relocs.as_slice()).unwrap_or_default();
+        if relocs.iter().any(|reloc| reloc.width() != 8 || reloc.relative() || !pointers.contains(&(reloc.offset as usize)))
+        {
+            faults.push("a relocation changes a number of its description".into());
         }
     }
 
