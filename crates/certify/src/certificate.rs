@@ -114,7 +114,9 @@ fn follow(module: &mut Module<'_>) -> Found {
         open = (0..others.len()).filter(|number| calls(&parts[*number], &callers)).collect();
     }
     parts.into_iter().for_each(|part| merge(&mut found, part));
-    for roots in all.iter().filter(|roots| roots.len() > 1 && roots.iter().any(|root| module.mode(*root) != Mode::Own)) {
+    for roots in
+        all.iter().filter(|roots| roots.len() > 1 && roots.iter().any(|root| module.mode(*root) != Mode::Own))
+    {
         found.faults.insert((roots[0], "it shares code with another thunk".into()));
     }
     found
@@ -268,7 +270,8 @@ fn fields(module: &Module<'_>, faults: &mut Vec<String>) {
         }
         if relocs.iter().filter(reaches).any(|reloc| reloc.relative() != counts_from_behind(node, reloc)) {
             let place = module.elf.name(node.place);
-            faults.push(format!("{place}: a relocation of `{}` has a type for other instructions", node.insn));
+            faults
+                .push(format!("{place}: a relocation of `{}` has a type for other instructions", node.insn));
         }
         let behind = |reloc: &Reloc| {
             matches!(reloc.target, Target::Import(_))

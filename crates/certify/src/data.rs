@@ -100,9 +100,10 @@ impl<'a> Data<'a> {
         if !good {
             return Err(format!("{name} gets an action of another kind"));
         }
-        let value = layout::value::TERMS;
-        let pointers = [column::POINTER + value, column::SIZE + value, column::FIELDS, column::FUNCTION];
-        self.whole(row, column::BYTES, &[pointers.as_slice(), &[column::MORE, column::INVERSE]].concat())?;
+        let Some(pointers) = self.pointers(row) else {
+            return Err(format!("{name} gets an action with parts that are elsewhere"));
+        };
+        self.whole(row, column::BYTES, &pointers)?;
         if bytes[column::DOMAIN] != domain {
             return Err(format!("{name} gets an action of domain {}", bytes[column::DOMAIN]));
         }
@@ -125,6 +126,63 @@ impl<'a> Data<'a> {
         }
     }
 
+    /// The columns of an action that are pointers; `None` if what they lead to is not in the section, or has
+    /// pointers where numbers belong.
+    fn pointers(&self, row: u32) -> Option<Vec<usize>> {
+        use layout::{action as column, field, value};
+        let mut pointers = vec![column::FUNCTION, column::INVERSE];
+        for at in [column::POINTER, column::SIZE] {
+            if self.terms(u64::from(row) + at as u64)? {
+                pointers.push(at + value::TERMS);
+            }
+        }
+        let list = |at: usize| {
+            let (section, place) = self.pointer(u64::from(row) + at as u64)?;
+            (section == self.section).then_some(place)
+        };
+        let (fields, more) = (self.word(row, column::N_FIELDS), self.word(row, column::N_MORE));
+        if fields > 0 {
+            self.numbers(list(column::FIELDS)?, u64::from(fields), field::BYTES)?;
+            pointers.push(column::FIELDS);
+        }
+        if more > 0 {
+            let start = list(column::MORE)?;
+            for at in (0..u64::from(more)).map(|number| start.checked_add(number * value::BYTES as u64)) {
+                let at = at?;
+                // The terms of a value are a pointer, and the rest are numbers.
+                let numbers = if self.terms(at)? { value::TERMS } else { value::BYTES };
+                self.numbers(at, 1, numbers)?;
+            }
+            pointers.push(column::MORE);
+        }
+        Some(pointers)
+    }
+
+    /// Whether a value has terms, which are numbers; `None` if they are elsewhere.
+    fn terms(&self, at: u64) -> Option<bool> {
+        use layout::{term, value};
+        let row = u32::try_from(at).ok()?;
+        let bytes = self.bytes(row, value::BYTES)?;
+        if bytes[value::KIND] != abi::VALUE_TERMS {
+            return Some(false);
+        }
+        let count = u16::from_le_bytes([bytes[value::N_TERMS], bytes[value::N_TERMS + 1]]);
+        let (section, place) = self.pointer(at + value::TERMS as u64)?;
+        self.numbers(place, u64::from(count), term::BYTES)?;
+        (section == self.section).then_some(true)
+    }
+
+    /// So many rows of numbers, which no relocation changes, lie in the section.
+    fn numbers(&self, at: u64, count: u64, size: usize) -> Option<()> {
+        let section = self.elf?.sections.get(self.section as usize)?;
+        let end = count.checked_mul(size as u64)?.checked_add(at)?;
+        let changed = section
+            .relocs_in(at.saturating_sub(7), end)
+            .iter()
+            .any(|reloc| reloc.offset + reloc.width().max(1) > at);
+        (end <= section.data.len() as u64 && !changed).then_some(())
+    }
+
     /// Relocations fill pointers of a row alone, so that its numbers are what the file has.
     fn whole(&self, row: u32, bytes: usize, pointers: &[usize]) -> Result<(), String> {
         let section = self.elf.and_then(|elf| elf.sections.get(self.section as usize));
@@ -137,9 +195,11 @@ impl<'a> Data<'a> {
                 && !reloc.relative()
                 && pointers.contains(&(reloc.offset.wrapping_sub(start) as usize))
         };
-        match section.relocs_in(start.saturating_sub(7), start + bytes as u64).iter().all(|reloc| {
-            good(reloc) || reloc.offset + reloc.width().max(1) <= start
-        }) {
+        match section
+            .relocs_in(start.saturating_sub(7), start + bytes as u64)
+            .iter()
+            .all(|reloc| good(reloc) || reloc.offset + reloc.width().max(1) <= start)
+        {
             true => Ok(()),
             false => Err(format!("a relocation changes a number of {SECTION}+{row:#x}")),
         }

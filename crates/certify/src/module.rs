@@ -224,8 +224,9 @@ impl<'m> Module<'m> {
             pointers.extend([at + layout::import::FUNCTION, at + layout::import::CALL]);
         }
         let relocs = self.section().map(|section| section.relocs.as_slice()).unwrap_or_default();
-        if relocs.iter().any(|reloc| reloc.width() != 8 || reloc.relative() || !pointers.contains(&(reloc.offset as usize)))
-        {
+        if relocs.iter().any(|reloc| {
+            reloc.width() != 8 || reloc.relative() || !pointers.contains(&(reloc.offset as usize))
+        }) {
             faults.push("a relocation changes a number of its description".into());
         }
     }

@@ -444,13 +444,17 @@ impl Walk<'_, '_> {
             self.fault(at, format!("`{}` sets flags that the function has not saved", node.insn));
         }
         let loads = (0..node.insn.op_count()).any(|operand| {
-            node.insn.op_kind(operand) == OpKind::Register && node.insn.op_register(operand).is_segment_register()
+            node.insn.op_kind(operand) == OpKind::Register
+                && node.insn.op_register(operand).is_segment_register()
         });
         let base = matches!(
             node.insn.mnemonic(),
             Mnemonic::Wrfsbase | Mnemonic::Wrgsbase | Mnemonic::Lfs | Mnemonic::Lgs | Mnemonic::Lss
         );
-        if base || (loads && (node.insn.mnemonic() == Mnemonic::Pop || node.insn.op0_register().is_segment_register())) {
+        if base
+            || (loads
+                && (node.insn.mnemonic() == Mnemonic::Pop || node.insn.op0_register().is_segment_register()))
+        {
             self.fault(at, format!("`{}` changes a segment", node.insn));
         }
     }

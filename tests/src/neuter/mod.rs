@@ -1,6 +1,11 @@
 //! Takes guards out of guarded modules, one at a time and each in several ways, to test whether certifying
 //! finds it.
 
+mod idle;
+mod more;
+
+pub use idle::idle;
+
 use guardrail_abi::{self as abi, symbol};
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use libtest_mimic::Failed;
@@ -15,6 +20,8 @@ pub struct Neutering {
     pub kind: &'static str,
     /// The section, and the offset in it.
     pub place: String,
+    /// The section and the offset of the function's instruction that changes, for those of stores and checks.
+    pub code: Option<(String, u64)>,
     /// The bytes that change: where in the file, and to what.
     edits: Vec<(usize, Vec<u8>)>,
 }
@@ -51,6 +58,8 @@ struct Text {
 struct Module {
     codes: Vec<Text>,
     data: Vec<(String, BTreeMap<u64, Reloc>)>,
+    /// Where sections begin in the file.
+    files: BTreeMap<String, usize>,
     /// Functions by section and offset: symbol, and end.
     functions: BTreeMap<(String, u64), (u32, u64)>,
     /// Symbols by name.
@@ -102,11 +111,12 @@ impl Module {
                 all.entry(target.clone()).or_default().insert(row.r_offset(endian), reloc);
             }
         }
-        let (mut codes, mut data) = (Vec::new(), Vec::new());
+        let (mut codes, mut data, mut files) = (Vec::new(), Vec::new(), BTreeMap::new());
         for one in sections.iter() {
             let name = String::from_utf8_lossy(sections.section_name(endian, one)?).into_owned();
             let flags = one.sh_flags(endian);
             let relocs = all.get(&name).cloned().unwrap_or_default();
+            files.insert(name.clone(), one.sh_offset(endian) as usize);
             if flags & u64::from(object::elf::SHF_EXECINSTR) != 0 {
                 let (file_at, bytes) = (one.sh_offset(endian) as usize, one.data(endian, file)?.to_vec());
                 codes.push(Text { name, file: file_at, bytes, relocs });
@@ -114,7 +124,7 @@ impl Module {
                 data.push((name, relocs));
             }
         }
-        Ok(Module { codes, data, functions, symbols, homes })
+        Ok(Module { codes, data, files, functions, symbols, homes })
     }
 
     /// The section that a symbol lies in; empty for an import.
@@ -149,6 +159,7 @@ pub fn all(file: &[u8]) -> Result<Vec<Neutering>, Failed> {
         }
     }
     found.pointers();
+    found.more();
     Ok(found.out)
 }
 
@@ -188,7 +199,9 @@ struct Found<'a> {
 impl Found<'_> {
     fn add(&mut self, kind: &'static str, code: &Text, insn: &Insn<'_>, edits: Vec<(usize, Vec<u8>)>) {
         let place = format!("{}+{:#x} `{}`", code.name, insn.insn.ip(), insn.insn);
-        self.out.push(Neutering { kind, place, edits });
+        let own = !code.name.contains("guardrail");
+        let code = own.then(|| (code.name.clone(), insn.insn.ip()));
+        self.out.push(Neutering { kind, place, code, edits });
     }
 
     /// A relocation that names something else, or nothing for the type 0.
@@ -269,7 +282,9 @@ impl Found<'_> {
             self.add("3 another table", code, add, vec![self.renamed(reloc, *other, None)]);
         }
         for shift in insns[number.saturating_sub(3)..number].iter() {
-            let by = matches!(shift.insn.mnemonic(), Mnemonic::Ror | Mnemonic::Shr) && shift.insn.len() == 4;
+            let by = matches!(shift.insn.mnemonic(), Mnemonic::Ror | Mnemonic::Shr)
+                && shift.insn.len() == 4
+                && shift.insn.op0_register() == add.insn.op0_register();
             if by {
                 self.add("3 another shift", code, shift, self.one(shift, 3, 1));
             }
@@ -410,7 +425,12 @@ impl Found<'_> {
                 let Some(target) = past.get(&reloc.symbol) else { continue };
                 let place = format!("{section}+{at:#x}");
                 let edits = vec![self.renamed(reloc, *target, None)];
-                self.out.push(Neutering { kind: "4 a pointer to the function itself", place, edits });
+                self.out.push(Neutering {
+                    kind: "4 a pointer to the function itself",
+                    place,
+                    code: None,
+                    edits,
+                });
             }
         }
     }
