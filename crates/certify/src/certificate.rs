@@ -61,6 +61,12 @@ pub fn certify(what: &str, file: &[u8]) -> Result<Certificate, CertifyError> {
     for (first, second) in module.graph.overlaps() {
         faults.push(format!("{}: an instruction overlaps the one at {}", elf.name(first), elf.name(second)));
     }
+    for section in elf.sections.iter().filter(|section| section.alloc()) {
+        let twice = |pair: &&[Reloc]| pair[1].offset < pair[0].offset + pair[0].width().max(1);
+        if let Some(pair) = section.relocs.windows(2).find(twice) {
+            faults.push(format!("{}+{:#x}: two relocations change one field", section.name, pair[1].offset));
+        }
+    }
     for section in elf.sections.iter().filter(|section| section.exec() && section.write()) {
         faults.push(format!("{} is code that can be written", section.name));
     }

@@ -3,7 +3,10 @@
 use crate::elf::{Elf, Place, Reloc, Target};
 use crate::mode::Mode;
 use crate::tables::{self, Tables};
-use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{
+    Code, ConstantOffsets, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory,
+    Mnemonic, OpKind,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
@@ -17,6 +20,8 @@ pub struct Node {
     pub insn: Instruction,
     /// Where its displacement and immediate lie in its bytes.
     pub offsets: ConstantOffsets,
+    /// Whether it writes to memory, other than by moving the stack pointer.
+    pub stores: bool,
     /// Where control goes on: a range of [`Graph::edges`].
     edges: (u32, u32),
     /// The function that it calls or jumps to directly; `None` for other instructions.
@@ -171,8 +176,8 @@ impl Graph {
                 }
                 let place = (start.0, insn.ip());
                 let to = dest(elf, place, &insn);
-                let node =
-                    Node { place, insn, offsets: decoder.get_constant_offsets(&insn), edges: (0, 0), to };
+                let offsets = decoder.get_constant_offsets(&insn);
+                let node = Node { place, insn, offsets, stores: false, edges: (0, 0), to };
                 let named = match node.to {
                     Some(Dest::Code(to)) => Some(to).filter(|to| node.calls() || elf.begins(*to)),
                     _ => named(elf, &node),
@@ -193,7 +198,7 @@ impl Graph {
         begun: &mut BTreeSet<Place>,
         open: &mut Vec<Place>,
     ) {
-        let mut at = place;
+        let (mut at, mut info) = (place, InstructionInfoFactory::new());
         // What stands behind is mostly what comes next.
         loop {
             let Some(section) = elf.sections.get(at.0 as usize).filter(|section| section.exec()) else {
@@ -215,7 +220,8 @@ impl Graph {
             let first = self.edges.len() as u32;
             let to = dest(elf, at, &insn);
             let offsets = decoder.get_constant_offsets(&insn);
-            let mut node = Node { place: at, insn, offsets, edges: (first, first), to };
+            let stores = crate::prove::stores(&insn, &mut info);
+            let mut node = Node { place: at, insn, offsets, stores, edges: (first, first), to };
             match node.to {
                 Some(Dest::Code(to)) if node.calls() && to != node.behind() => {
                     begun.insert(to);

@@ -10,7 +10,9 @@ use crate::tables;
 use crate::value::{Atom, Val};
 use crate::walk::Walk;
 use guardrail_abi::{self as abi, symbol};
-use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register, UsedMemory};
+use iced_x86::{
+    Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory,
+};
 
 /// Per-CPU variables of the kernel that its inlined code writes, and the runtime's that loops count down.
 const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (symbol::LOOPS, 0)];
@@ -22,6 +24,9 @@ impl Walk<'_, '_> {
     /// Proves an instruction's stores.
     pub fn stores(&mut self, at: Number, node: &Node, state: &mut State) {
         let insn = &node.insn;
+        if !node.stores {
+            return;
+        }
         let info = self.info.info(insn);
         let written: Vec<UsedMemory> =
             info.used_memory().iter().filter(|memory| writes(memory.access())).copied().collect();
@@ -403,6 +408,11 @@ impl Walk<'_, '_> {
         self.ends(at, state);
         self.border_return(at, state);
     }
+}
+
+/// Whether an instruction writes to memory, other than by moving the stack pointer alone.
+pub fn stores(insn: &Instruction, info: &mut InstructionInfoFactory) -> bool {
+    odd(insn) || info.info(insn).used_memory().iter().any(|memory| writes(memory.access()))
 }
 
 /// Whether the instruction writes to memory although no operand says so.

@@ -171,16 +171,17 @@ impl<'a, 'm> Walk<'a, 'm> {
     /// Follows a block from its first instruction on.
     fn block(&mut self, first: Number, open: &mut Open) {
         let Some(mut state) = self.blocks.get(&first).map(|block| block.state.clone()) else { return };
-        let mut number = first;
+        let (mut number, mut ways) = (first, Vec::new());
         loop {
             let graph = &self.module.graph;
-            let ways: Vec<(Way, Number)> = graph.ways(number).collect();
+            ways.clear();
+            ways.extend(graph.ways(number));
             let others = ways.iter().any(|(way, _)| matches!(way, Way::Fault(_) | Way::Replaced));
             let before = others.then(|| state.clone());
             self.step(number, &mut state);
             self.leaves(number, &state);
             let mut next = None;
-            for (which, (way, to)) in ways.into_iter().enumerate() {
+            for (which, (way, to)) in ways.iter().copied().enumerate() {
                 if to == NONE {
                     self.fault(number, "it leads to what is no instruction");
                     continue;

@@ -103,6 +103,9 @@ impl Module {
             let Some((rows, _)) = one.rela(endian, file)? else { continue };
             let target = name_of(one.sh_info(endian) as usize);
             for (number, row) in rows.iter().enumerate() {
+                if row.r_type(endian, false) == object::elf::R_X86_64_NONE {
+                    continue;
+                }
                 let symbol = row.r_sym(endian, false);
                 let entry = table.symbol(object::SymbolIndex(symbol as usize))?;
                 let name = String::from_utf8_lossy(entry.name(endian, table.strings())?).into_owned();

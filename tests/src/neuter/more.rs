@@ -97,7 +97,8 @@ impl Found<'_> {
             self.add("7 a store elsewhere", code, insn, self.one(insn, at, 0x40));
         }
         let first = self.file[insn.at];
-        if (0x40..0x48).contains(&first) && decoded.mnemonic() == Mnemonic::Mov {
+        let bytes = matches!(decoded.code(), Code::Mov_rm8_r8 | Code::Mov_rm8_imm8);
+        if (0x40..0x48).contains(&first) && decoded.mnemonic() == Mnemonic::Mov && !bytes {
             self.add("7 a larger store", code, insn, self.one(insn, 0, 8));
         }
         if matches!(decoded.code(), Code::Mov_rm8_r8) {
