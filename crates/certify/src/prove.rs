@@ -247,6 +247,12 @@ impl Walk<'_, '_> {
                 self.imported(at, node, import, state);
                 self.border_call(at, Dest::Import(import), state);
             }
+            // The hypervisor is called, as privileged as it is.
+            None if matches!(node.insn.mnemonic(), Mnemonic::Vmcall | Mnemonic::Vmmcall) => {
+                if self.last {
+                    self.found.privileged.push(at);
+                }
+            }
             None => {
                 self.spilled(at, node, state, false);
                 self.indirect(at, node, state);

@@ -423,7 +423,8 @@ impl Walk<'_, '_> {
 
     /// Looks for instructions that a driver must not have.
     fn privileges(&mut self, at: Number, node: &Node, state: &State) {
-        if self.last && node.insn.is_privileged() {
+        let hypervisor = matches!(node.insn.mnemonic(), Mnemonic::Vmcall | Mnemonic::Vmmcall);
+        if self.last && node.insn.is_privileged() && !hypervisor {
             self.found.privileged.push(at);
         }
         if node.insn.mnemonic() == Mnemonic::Std {

@@ -292,5 +292,6 @@ const NO_RETURN: [&str; 22] = [
 
 /// Whether a function of the kernel never returns.
 pub fn no_return(name: &str) -> bool {
-    NO_RETURN.contains(&name)
+    // Those of Rust's core library that panic.
+    NO_RETURN.contains(&name) || (name.starts_with("_RN") && name.contains("4core9panicking"))
 }
