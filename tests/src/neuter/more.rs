@@ -16,6 +16,9 @@ const ABSOLUTE: u32 = 11;
 /// `EX_TYPE_POP_REG`.
 const POP: u8 = 16;
 
+/// A row that a thunk uses: where the thunk begins, what names the row, and the place.
+type Row = (u64, Reloc, String);
+
 impl Found<'_> {
     /// Takes out all of these.
     pub(super) fn more(&mut self) {
@@ -179,7 +182,7 @@ impl Found<'_> {
 
     /// Swaps rows between thunks whose rows are performed by the same function.
     fn swapped(&mut self) {
-        let mut rows: BTreeMap<(bool, String), Vec<(u64, Reloc, String)>> = BTreeMap::new();
+        let mut rows: BTreeMap<(bool, String), Vec<Row>> = BTreeMap::new();
         for ((home, start), (_, end)) in &self.module.functions {
             let entries = ENTRIES.contains(&home.as_str());
             let code = self.module.codes.iter().find(|code| code.name == *home);
