@@ -78,6 +78,7 @@ static int __init test_init(void)
 		test_stuck();
 	test_races();
 	test_reach();
+	test_sound();
 	pr_info("1..%u\n", number);
 	pr_info("# %u failed\n", n_failed);
 	return 0;

@@ -80,6 +80,48 @@ fn loops_count() {
 }
 
 #[test]
+fn functions_that_come_back_to_themselves_look_at_the_stack() {
+    // call f; ret
+    let (text, thunks, stores) = checked(&Module::new(&[0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3]));
+    assert_eq!(stores.recursive, 1);
+    insta::assert_snapshot!(text);
+    assert!(thunks.contains("guardrail_loop_slow"), "{thunks}");
+    // f: call g; ret; g: jmp f, and the same where g returns instead
+    for (g, wanted) in [([0xe9, 0xf5, 0xff, 0xff, 0xff], 2), ([0xc3, 0x90, 0x90, 0x90, 0x90], 0)] {
+        let mut module = Module::new(&[[0xe8, 1, 0, 0, 0, 0xc3].as_slice(), &g].concat());
+        let g = Symbol { name: "g".into(), value: 6, size: 5, ..module.0.symbols[3].clone() };
+        module.0.symbols[3].size = 6;
+        module.0.symbols.push(g);
+        assert_eq!(checked(&module).2.recursive, wanted);
+    }
+}
+
+#[test]
+fn an_index_stays_in_the_array_that_the_operand_names() {
+    // mov qword [array+rax*8],1; ret: in front of the array may lie what code that counts from 1 names.
+    let elements = |addend, size| {
+        let mut module = Module::new(&[0x48, 0xc7, 0x04, 0xc5, 0, 0, 0, 0, 1, 0, 0, 0, 0xc3]);
+        module.symbol("array", SectionIndex::In(3), 16, size, elf::STT_OBJECT);
+        module.reloc(TEXT, 4, reloc::ABS32S, 2, addend);
+        let (text, _, stores) = checked(&module);
+        assert_eq!(stores.checked, 1);
+        (text, stores.elements)
+    };
+    let (text, found) = elements(16, 32);
+    assert_eq!(found, 1);
+    insta::assert_snapshot!(text);
+    assert_eq!((elements(8, 32).1, elements(24, 32).1, elements(16, 8).1, elements(16, 30).1), (0, 0, 0, 0));
+}
+
+#[test]
+fn own_variables_are_looked_up_as_others() {
+    // mov qword [rip+variable],1; ret
+    let mut module = Module::new(&[0x48, 0xc7, 0x05, 0, 0, 0, 0, 1, 0, 0, 0, 0xc3]);
+    module.reloc(TEXT, 3, reloc::PC32, 2, -8);
+    assert_eq!(checked(&module).2.checked, 1);
+}
+
+#[test]
 fn string_instructions_that_repeat_ask_for_the_range() {
     // rep stosq; rep movsb; stosd; test rax,rax; rep stosb; je 1f; nop; 1: ret
     let code = [0xf3, 0x48, 0xab, 0xf3, 0xa4, 0xab, 0x48, 0x85, 0xc0, 0xf3, 0xaa, 0x74, 0x01, 0x90, 0xc3];

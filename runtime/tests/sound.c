@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Locks that a driver may have forged: the kernel follows their lists and their owner. */
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+
+#include "test.h"
+
+#ifndef CONFIG_PREEMPT_RT
+typedef int (*custom_t)(const struct guardrail_action *action, struct guardrail_call *call);
+
+static const struct guardrail_action action = {
+	.kind = GUARDRAIL_ACTION_CUSTOM, .domain = ONE, .function = "test", .pointer = { .kind = GUARDRAIL_VALUE_WORD },
+};
+
+/* True where nothing is reported of a wait for the lock. */
+static bool is_sound(custom_t custom, unsigned long lock)
+{
+	struct guardrail_call call = { .args = { lock } };
+	unsigned long before = guardrail_violations(ONE);
+
+	custom(&action, &call);
+	return guardrail_violations(ONE) == before;
+}
+
+/* A list of another head, and one of a node in the memory of a domain. */
+static void lists(struct list_head *head, unsigned long lock, custom_t custom)
+{
+	struct list_head *node = kzalloc(sizeof(*node), GFP_KERNEL), elsewhere;
+
+	if (!EXPECT(node))
+		return;
+	INIT_LIST_HEAD(&elsewhere);
+	EXPECT(is_sound(custom, lock));
+	list_add(node, head);
+	EXPECT(is_sound(custom, lock));
+	EXPECT(!guardrail_grant(ONE, (unsigned long)node, sizeof(*node)));
+	EXPECT(!is_sound(custom, lock));
+	EXPECT(!guardrail_revoke(ONE, (unsigned long)node, sizeof(*node)));
+	list_del(node);
+	head->next = head->prev = &elsewhere;
+	EXPECT(!is_sound(custom, lock));
+	head->next = head->prev = (void *)0xdead000000000000;
+	EXPECT(!is_sound(custom, lock));
+	INIT_LIST_HEAD(head);
+	kfree(node);
+}
+
+/* The pointer to the owner, which may lead anywhere, has flags in its lower bits. */
+static void owners(atomic_long_t *owner, unsigned long lock, custom_t custom, unsigned long flags)
+{
+	const unsigned long forged[] = { 0xdead000000000000, 0xffff800000000000, (unsigned long)&test_sound & ~7UL };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(forged); i++) {
+		atomic_long_set(owner, forged[i] | flags);
+		EXPECT(!is_sound(custom, lock));
+	}
+	atomic_long_set(owner, (unsigned long)current->parent | flags);
+	EXPECT(is_sound(custom, lock));
+	atomic_long_set(owner, (unsigned long)current | flags);
+}
+
+void test_sound(void)
+{
+	static DEFINE_MUTEX(mutex);
+	static DECLARE_RWSEM(sem);
+
+	owners(&mutex.owner, (unsigned long)&mutex, guardrail_custom_mutex_wanted, 1);
+	lists(&mutex.wait_list, (unsigned long)&mutex, guardrail_custom_mutex_wanted);
+	atomic_long_set(&mutex.owner, 0);
+	owners(&sem.owner, (unsigned long)&sem, guardrail_custom_exclusive_wanted, 2);
+	lists(&sem.wait_list, (unsigned long)&sem, guardrail_custom_shared_wanted);
+	atomic_long_set(&sem.owner, 0);
+	test_result("forged locks", true);
+}
+#else
+void test_sound(void) { }
+#endif
