@@ -6,7 +6,7 @@ use crate::verdict::{self, Verdict};
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
-use guardrail_vm::run::Options;
+use guardrail_vm::run::{Options, Start, TcgThreads, Watch};
 use guardrail_vm::{Cache, kbuild, kernels};
 use libtest_mimic::Failed;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const WORKERS: usize = 2;
 /// The most guests of a part that end before they call anything.
 const BARREN: usize = 3;
 /// The longest time without a sign of life: a call gets three seconds.
-const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE: Duration = Duration::from_secs(12);
 /// The longest time of a guest, in seconds.
 const TOTAL: u64 = 900;
 
@@ -64,7 +64,9 @@ impl Lab {
             let plan = workshop.modules.plan(path.to_str().ok_or("a plain path")?)?;
             workshop.write(&workshop.guarded_in(domain, &plan, None, &[])??, folder.path())?;
         }
-        Ok(Lab { kernel: kernel.to_owned(), folder, functions })
+        let lab = Lab { kernel: kernel.to_owned(), folder, functions };
+        lab.save()?;
+        Ok(lab)
     }
 
     /// Makes calls, in guests of their own for each part of the list, and returns the verdicts in its order.
@@ -91,10 +93,9 @@ impl Lab {
         Ok(verdicts)
     }
 
-    /// One guest: how it ended, and its console.
-    fn guest(&self, calls: &[Call]) -> Result<(String, String), Failed> {
+    /// The guest of one run in a folder, ready to start.
+    fn prepare(&self, folder: &Path, calls: &[Call]) -> Result<(Prepared, Options), Failed> {
         let packages = Packages::new(&Cache::open()?);
-        let run = tempfile::tempdir()?;
         let file = |name: &str| self.folder.path().join(name);
         let plain = |path: &Path| path.to_str().map(str::to_owned).ok_or("a plain path");
         let workload = fixture("wrong", "wrong.h")?.join("wrong.sh");
@@ -106,14 +107,41 @@ impl Lab {
             workload: Some(&plain(&workload)?),
         };
         let prepared = Prepared::new(&packages, request, &mut |_| {})?;
-        let list: String = calls.iter().map(|call| format!("{}\n", call.code())).collect();
+        let list: Vec<String> = calls.iter().map(|call| call.code().to_string()).collect();
         let files = vec![
             ("victim.ko".to_owned(), std::fs::read(file("sources/victim.ko"))?),
             ("other.ko".to_owned(), std::fs::read(file("other.ko"))?),
-            ("calls".to_owned(), list.into_bytes()),
         ];
-        let mut options = Options { files, memory_mib: 1024, ..Options::new(run.path()) };
+        let variables = vec![("CALLS".to_owned(), list.join(" "))];
+        let mut options =
+            Options { files, variables, memory_mib: 512, threads: TcgThreads::Multi, ..Options::new(folder) };
         options.limits.silence = SILENCE;
+        Ok((prepared, options))
+    }
+
+    /// Boots a guest, and saves it when it is about to load the module. All others begin there.
+    fn save(&self) -> Result<(), Failed> {
+        let run = tempfile::tempdir()?;
+        let (prepared, options) = self.prepare(run.path(), &[])?;
+        let mut watch = Watch {
+            progress: &mut |_, _| {},
+            stop: &mut || None,
+            activity: &mut || 0,
+            closed: &mut || None,
+            save: None,
+        };
+        Ok(guardrail_vm::run::save(&prepared, &options, &self.saved(), &mut watch)?)
+    }
+
+    fn saved(&self) -> PathBuf {
+        self.folder.path().join("saved")
+    }
+
+    /// One guest: how it ended, and its console.
+    fn guest(&self, calls: &[Call]) -> Result<(String, String), Failed> {
+        let run = tempfile::tempdir()?;
+        let (prepared, mut options) = self.prepare(run.path(), calls)?;
+        options.start = Start::Saved(self.saved());
         let ran = guardrail_tests::unwatched(&prepared, options, TOTAL)?;
         // The consoles help to look into calls that ended their guests.
         if let Some(folder) = std::env::var_os("GUARDRAIL_WRONG_CONSOLES") {
