@@ -69,9 +69,21 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Makes calls, in guests of their own for each part of the list, and returns the verdicts in its order.
-    pub fn run(&self, calls: &[Call]) -> Result<Vec<Verdict>, Failed> {
-        let parts: Vec<&[Call]> = calls.chunks(PART).collect();
+    /// Makes calls, in guests of their own for each part of the list, and returns the verdicts in its order. What may be the
+    /// harm of a call before is made again, alone.
+    pub fn run(&self, calls: &[Call], listed: impl Fn(&Verdict) -> bool) -> Result<Vec<Verdict>, Failed> {
+        let mut verdicts = self.parts(calls, PART)?;
+        let doubtful = |verdict: &Verdict| verdict.is_harmful() && !verdict.certain && !listed(verdict);
+        let again: Vec<usize> = (0..calls.len()).filter(|place| doubtful(&verdicts[*place])).collect();
+        let alone: Vec<Call> = again.iter().map(|place| calls[*place]).collect();
+        for (place, verdict) in again.into_iter().zip(self.parts(&alone, 1)?) {
+            verdicts[place] = Verdict { certain: true, ..verdict };
+        }
+        Ok(verdicts)
+    }
+
+    fn parts(&self, calls: &[Call], size: usize) -> Result<Vec<Verdict>, Failed> {
+        let parts: Vec<&[Call]> = calls.chunks(size).collect();
         let made = guardrail_tests::at_once(&parts, WORKERS, |part| self.part(part));
         Ok(made.into_iter().collect::<Result<Vec<_>, Failed>>()?.concat())
     }
