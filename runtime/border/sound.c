@@ -71,6 +71,16 @@ GUARDRAIL_CUSTOM(list_sound)
 	return 0;
 }
 
+/* The same of the first of them, to which a pointer leads. */
+GUARDRAIL_CUSTOM(first_sound)
+{
+	const void *place = (const void *)object_of(action, call);
+
+	if (place && !guardrail_is_first_sound(place))
+		refuse(action, call, place);
+	return 0;
+}
+
 /* The waiters of a queue are linked, and those in the driver's memory name functions that it may call. */
 GUARDRAIL_CUSTOM(waiters_sound)
 {

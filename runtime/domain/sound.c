@@ -51,6 +51,30 @@ bool guardrail_is_list_sound(const struct list_head *head)
 	return true;
 }
 
+bool guardrail_is_first_sound(const void *place)
+{
+	struct list_head links, next, prev;
+	int i;
+
+	for (i = 0; i < TRIES; i++) {
+		const struct list_head *node = pointer_at(place);
+
+		if (!node)
+			return true;
+		if (guardrail_links_of(node, &links) && is_kernels(node) && guardrail_links_of(links.next, &next) && next.prev == node &&
+		    guardrail_links_of(links.prev, &prev) && prev.next == node)
+			return true;
+		cpu_relax();
+	}
+	return false;
+}
+
+#ifdef FIRST_WAITER
+#define ARE_WAITERS_SOUND(lock) guardrail_is_first_sound(&(lock)->first_waiter)
+#else
+#define ARE_WAITERS_SOUND(lock) guardrail_is_list_sound(&(lock)->wait_list)
+#endif
+
 #ifndef CONFIG_PREEMPT_RT
 static bool is_owner(unsigned long owner)
 {
@@ -85,7 +109,7 @@ static bool is_mutex_sound(const struct mutex *mutex)
 
 	if (!owner || owner == (unsigned long)current)
 		return true;
-	return (is_owner(owner) || is_owner(atomic_long_read(&mutex->owner))) && guardrail_is_list_sound(&mutex->wait_list);
+	return (is_owner(owner) || is_owner(atomic_long_read(&mutex->owner))) && ARE_WAITERS_SOUND(mutex);
 }
 
 bool guardrail_is_lock_sound(unsigned long p, u32 kind)
@@ -94,7 +118,7 @@ bool guardrail_is_lock_sound(unsigned long p, u32 kind)
 
 	if (kind == GUARDRAIL_MUTEX)
 		return is_mutex_sound((const void *)p);
-	return (kind != GUARDRAIL_SHARED && kind != GUARDRAIL_EXCLUSIVE) || (is_owned(&sem->owner) && guardrail_is_list_sound(&sem->wait_list));
+	return (kind != GUARDRAIL_SHARED && kind != GUARDRAIL_EXCLUSIVE) || (is_owned(&sem->owner) && ARE_WAITERS_SOUND(sem));
 }
 #else
 /* Its locks keep their waiters in trees. */

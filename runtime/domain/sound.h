@@ -18,6 +18,16 @@
 bool guardrail_is_list_sound(const struct list_head *head);
 
 /**
+ * guardrail_is_first_sound() - Test the first of tasks that wait, where a lock has a pointer to it.
+ * @place: Where the pointer is, which may lie in a driver's memory. A waiter begins with its node in a ring of them
+ *	(kernel/locking/mutex.h, rwsem.c, semaphore.c).
+ *
+ * Context: Any but NMI.
+ * Return: True where there is none, or it is the kernel's and its neighbors lead back to it.
+ */
+bool guardrail_is_first_sound(const void *place);
+
+/**
  * guardrail_is_lock_sound() - Test a lock that tasks sleep for.
  * @p: The lock.
  * @kind: A mutex or a semaphore for readers and writers, by enum guardrail_lock_kind; all others are sound.

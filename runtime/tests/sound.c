@@ -22,6 +22,31 @@ static bool is_sound(custom_t custom, unsigned long lock)
 	return guardrail_violations(ONE) == before;
 }
 
+#ifdef FIRST_WAITER
+/* A ring of one waiter in the kernel's memory and in that of a domain, and what is no ring. */
+static void waiters(void *place, unsigned long lock, custom_t custom)
+{
+	struct list_head *node = kzalloc(sizeof(*node), GFP_KERNEL), **first = place;
+
+	if (!EXPECT(node))
+		return;
+	INIT_LIST_HEAD(node);
+	EXPECT(is_sound(custom, lock));
+	*first = node;
+	EXPECT(is_sound(custom, lock));
+	EXPECT(!guardrail_grant(ONE, (unsigned long)node, sizeof(*node)));
+	EXPECT(!is_sound(custom, lock));
+	EXPECT(!guardrail_revoke(ONE, (unsigned long)node, sizeof(*node)));
+	node->next = NULL;
+	EXPECT(!is_sound(custom, lock));
+	*first = (void *)0xdead000000000000;
+	EXPECT(!is_sound(custom, lock));
+	*first = NULL;
+	kfree(node);
+}
+
+#define WAITERS(lock, custom) waiters(&(lock).first_waiter, (unsigned long)&(lock), custom)
+#else
 /* A list of another head, and one of a node in the memory of a domain. */
 static void lists(struct list_head *head, unsigned long lock, custom_t custom)
 {
@@ -45,6 +70,9 @@ static void lists(struct list_head *head, unsigned long lock, custom_t custom)
 	kfree(node);
 }
 
+#define WAITERS(lock, custom) lists(&(lock).wait_list, (unsigned long)&(lock), custom)
+#endif
+
 /* The pointer to the owner, which may lead anywhere, has flags in its lower bits. */
 static void owners(atomic_long_t *owner, unsigned long lock, custom_t custom, unsigned long flags)
 {
@@ -66,10 +94,10 @@ void test_sound(void)
 	static DECLARE_RWSEM(sem);
 
 	owners(&mutex.owner, (unsigned long)&mutex, guardrail_custom_mutex_wanted, 1);
-	lists(&mutex.wait_list, (unsigned long)&mutex, guardrail_custom_mutex_wanted);
+	WAITERS(mutex, guardrail_custom_mutex_wanted);
 	atomic_long_set(&mutex.owner, 0);
 	owners(&sem.owner, (unsigned long)&sem, guardrail_custom_exclusive_wanted, 2);
-	lists(&sem.wait_list, (unsigned long)&sem, guardrail_custom_shared_wanted);
+	WAITERS(sem, guardrail_custom_shared_wanted);
 	atomic_long_set(&sem.owner, 0);
 	test_result("forged locks", true);
 }

@@ -127,6 +127,9 @@ pub fn all() -> Vec<Step> {
         Step::suite("fault injection", LIGHT, 30, "--test inject"),
         Step::suite("guarding", LIGHT, 30, "--test guard"),
         Step::suite("certifying", LIGHT, 30, "--test certify"),
+        Step::suite("rules derived from kernels", LIGHT, 30, "--test learn"),
+        Step::suite("attempts to escape", LIGHT, 30, "--test hostile"),
+        Step::suite("wrong arguments", LIGHT, 30, "--test wrong_arguments"),
         Step::suite("clients", LIGHT, 30, "--test clients"),
         Step::suite("gate out of process", LIGHT, 20, "--test out_of_process"),
         Step::suite("debugger", LIGHT, 20, "--test debug"),
@@ -197,6 +200,15 @@ mod tests {
             for name in &step.after {
                 assert!(steps[..number].iter().any(|other| other.name == *name), "{}: {name}", step.name);
             }
+        }
+    }
+
+    #[test]
+    fn every_suite_is_a_step() {
+        let suites = include_str!("../../Cargo.toml").split("[[test]]").skip(1);
+        for suite in suites.filter_map(|suite| suite.split('"').nth(1)) {
+            let runs = |step: &Step| step.command.windows(2).any(|words| words == ["--test", suite]);
+            assert!(all().iter().any(runs), "no step runs {suite}");
         }
     }
 
