@@ -23,7 +23,7 @@ bool guardrail_is_list_sound(const struct list_head *head);
  *	(kernel/locking/mutex.h, rwsem.c, semaphore.c).
  *
  * Context: Any but NMI.
- * Return: True where there is none, or it is the kernel's and its neighbors lead back to it.
+ * Return: True where nobody waits, or the first is the kernel's and its neighbors lead back to it.
  */
 bool guardrail_is_first_sound(const void *place);
 

@@ -303,8 +303,8 @@ unsigned long guardrail_call_slow(unsigned long target, unsigned long domain, un
 
 /*
  * Loops of guarded modules count this down at each turn. When it becomes negative they call the function, which sets it again.
- * Functions that may come to call themselves call it where these bits of the stack pointer are 0: in the lowest 4 KiB of a
- * stack of 16 KiB that is aligned to its size, and of stacks of several times that. The function returns unless the loop has
+ * Functions that may come to call themselves call it where the bits below of the stack pointer are 0. That is so in the lowest
+ * 4 KiB of a stack of 16 KiB that is aligned to its size, and also at other places of larger stacks. The function returns unless the loop has
  * run for too long with interrupts off, or there is too little left of the stack.
  */
 #define GUARDRAIL_STACK_MASK 0x3000

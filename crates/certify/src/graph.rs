@@ -220,7 +220,7 @@ impl Graph {
             let first = self.edges.len() as u32;
             let to = dest(elf, at, &insn);
             let offsets = decoder.get_constant_offsets(&insn);
-            let stores = crate::prove::stores(&insn, &mut info);
+            let stores = crate::writing::stores(&insn, &mut info);
             let mut node = Node { place: at, insn, offsets, stores, edges: (first, first), to };
             match node.to {
                 Some(Dest::Code(to)) if node.calls() && to != node.behind() => {

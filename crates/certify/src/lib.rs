@@ -35,6 +35,7 @@ mod step;
 mod tables;
 mod value;
 mod walk;
+mod writing;
 
 pub use certificate::{Certificate, certify};
 pub use walk::Counts;

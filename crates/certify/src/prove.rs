@@ -5,14 +5,13 @@ use crate::elf::Target;
 use crate::graph::{Dest, Node, Number};
 use crate::mode::{Ask, Mode};
 use crate::state::{Fact, Flags, KEPT, LOST, RCX, RDI, RSP, State};
-use crate::step::{number, writes};
+use crate::step::number;
 use crate::tables;
 use crate::value::{Atom, Val};
 use crate::walk::Walk;
+use crate::writing::{encrypts, odd, padlock_size, writes};
 use guardrail_abi::{self as abi, symbol};
-use iced_x86::{
-    Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory,
-};
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register, UsedMemory};
 
 /// Per-CPU variables of the kernel that its inlined code writes, and the runtime's that loops count down.
 const KERNEL_PER_CPU: [(&str, i64); 3] = [("__preempt_count", 0), ("pcpu_hot", 8), (symbol::LOOPS, 0)];
@@ -413,33 +412,6 @@ impl Walk<'_, '_> {
         self.count(|counts| &mut counts.returns);
         self.ends(at, state);
         self.border_return(at, state);
-    }
-}
-
-/// Whether an instruction writes to memory, other than by moving the stack pointer alone.
-pub fn stores(insn: &Instruction, info: &mut InstructionInfoFactory) -> bool {
-    odd(insn) || info.info(insn).used_memory().iter().any(|memory| writes(memory.access()))
-}
-
-/// Whether the instruction writes to memory although no operand says so.
-fn odd(insn: &Instruction) -> bool {
-    use Mnemonic::{Clzero, Enclu, Maskmovdqu, Maskmovq, Montmul, Vmaskmovdqu, Xsha1, Xsha256, Xstore};
-    let named = matches!(insn.mnemonic(), Maskmovdqu | Maskmovq | Vmaskmovdqu | Xstore | Xsha1 | Xsha256);
-    named || encrypts(insn) || matches!(insn.mnemonic(), Clzero | Enclu | Montmul)
-}
-
-/// Whether the instruction encrypts blocks of 16 bytes.
-fn encrypts(insn: &Instruction) -> bool {
-    use Mnemonic::{Xcryptcbc, Xcryptcfb, Xcryptctr, Xcryptecb, Xcryptofb};
-    matches!(insn.mnemonic(), Xcryptcbc | Xcryptcfb | Xcryptctr | Xcryptecb | Xcryptofb)
-}
-
-/// The engines of some processors write this many bytes to RDI.
-fn padlock_size(insn: &Instruction) -> Option<i64> {
-    match insn.mnemonic() {
-        Mnemonic::Xsha1 | Mnemonic::Xsha256 => Some(32),
-        Mnemonic::Xstore => Some(8),
-        _ => None,
     }
 }
 

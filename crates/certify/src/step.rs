@@ -5,8 +5,9 @@ use crate::graph::{Node, Number, bias};
 use crate::state::{Flags, RSP, State};
 use crate::value::{Atom, Val};
 use crate::walk::Walk;
+use crate::writing::writes;
 use guardrail_abi::symbol;
-use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// What relocations of an instruction name: by its displacement, and by its immediate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,11 +19,6 @@ pub struct Names {
 /// The number of a general register of any width.
 pub fn number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
-}
-
-/// Whether an access writes.
-pub fn writes(access: OpAccess) -> bool {
-    !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None)
 }
 
 /// What stands for the flags, and for other values that are pushed, among the numbers of registers.
