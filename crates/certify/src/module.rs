@@ -215,6 +215,7 @@ impl<'m> Module<'m> {
             row::IMPORTS,
             row::CALLS,
             row::ENTRIES,
+            row::TEXTS,
         ]
         .into_iter()
         .chain(ranges)
@@ -222,6 +223,9 @@ impl<'m> Module<'m> {
         .collect();
         for at in rows(row::IMPORTS, row::N_IMPORTS, layout::import::BYTES) {
             pointers.extend([at + layout::import::FUNCTION, at + layout::import::CALL]);
+        }
+        for at in rows(row::TEXTS, row::N_TEXTS, layout::text::BYTES) {
+            pointers.extend([at + layout::text::END, at + layout::text::SPILLS]);
         }
         let relocs = self.section().map(|section| section.relocs.as_slice()).unwrap_or_default();
         if relocs.iter().any(|reloc| {

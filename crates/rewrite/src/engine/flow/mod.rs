@@ -204,11 +204,22 @@ fn edges(object: &Object, codes: &[Code]) -> HashMap<At, Vec<At>> {
         }
         for ((entry, word), from) in &words {
             if let (0, Some(to)) = (*word, words.get(&(*entry, to))) {
-                edges.entry(*from).or_default().push(*to);
+                let edges = edges.entry(*from).or_default();
+                edges.push(*to);
+                // A site that jumps now falls through when the kernel has patched it.
+                if jumps(codes, *from) {
+                    edges.push((from.0, from.1 + 1));
+                }
             }
         }
     }
     edges
+}
+
+/// Whether the instruction is a jump without a condition.
+fn jumps(codes: &[Code], (section, insn): At) -> bool {
+    let insn = Code::find(codes, section).and_then(|code| code.insns.get(insn as usize));
+    insn.is_some_and(|insn| insn.insn.flow_control() == FlowControl::UnconditionalBranch)
 }
 
 /// Whether the function that begins there calls the tracer first, so that it was compiled with `-pg`.

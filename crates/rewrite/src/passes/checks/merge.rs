@@ -85,8 +85,13 @@ impl Groups {
         let block = flow.block(section, number);
         if block != self.block {
             self.block = block;
-            self.done.append(&mut self.open);
+            self.end();
         }
+    }
+
+    /// Something else asks the runtime here, so no group goes on.
+    pub fn end(&mut self) {
+        self.done.append(&mut self.open);
     }
 
     /// The pass has looked at an instruction: groups end whose registers it changes.

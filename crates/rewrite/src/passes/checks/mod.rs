@@ -285,6 +285,7 @@ impl Pass for Checks {
                 self.stores.checked += 1;
                 if let Some(element) = variables::element(view.object, &operand, size) {
                     self.stores.elements += 1;
+                    groups.end();
                     let built = self.builder(view, number).inside(operand, size, &element)?;
                     patches.push((number, self.stores.built(built)));
                 }

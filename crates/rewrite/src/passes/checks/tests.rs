@@ -97,6 +97,16 @@ fn functions_that_come_back_to_themselves_look_at_the_stack() {
 }
 
 #[test]
+fn a_jump_that_the_kernel_patches_falls_through_as_well() {
+    // mov r11,rdx; mov [rdi],rsi; jmp 1f (by a key); mov rax,r11; 1: ret
+    let code = [0x49, 0x89, 0xd3, 0x48, 0x89, 0x37, 0xeb, 0x03, 0x4c, 0x89, 0xd8, 0xc3];
+    let mut module = Module::new(&code);
+    assert!(checked(&module).0.contains("lea r11"));
+    module.table("__jump_table", elf::SHF_WRITE, &[0; 16], &[(0, 6), (4, 11)]);
+    assert!(!checked(&module).0.contains("lea r11"));
+}
+
+#[test]
 fn an_index_stays_in_the_array_that_the_operand_names() {
     // mov qword [array+rax*8],1; ret: in front of the array may lie what code that counts from 1 names.
     let elements = |addend, size| {
