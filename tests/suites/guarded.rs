@@ -12,6 +12,7 @@ use guardrail_vm::{Cache, kbuild, kernels};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
+use std::time::Duration;
 
 /// The drivers and their workloads. The full workload of disks reads a bad sector, after which a stock
 /// sym53c8xx crashes, too (docs/results/drivers.md).
@@ -279,7 +280,9 @@ fn work(
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
     last.script.push_str(LOGS);
     let variables = vec![("PARAMETERS_guardrail".to_owned(), format!("policy={policy}"))];
-    let options = Options { variables, ..Options::new(folder.path()) };
+    let mut options = Options { variables, ..Options::new(folder.path()) };
+    // A step of a file system's workload takes longer than a minute where three guests share two processors.
+    options.limits.silence = Duration::from_secs(300);
     guardrail_tests::unwatched(&prepared, options, 900)
 }
 
