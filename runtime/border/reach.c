@@ -56,14 +56,6 @@ static bool is_wanted(const struct search *search, unsigned long p)
 	return p - search->wanted.start < search->wanted.end - search->wanted.start;
 }
 
-/* True where no domain has a right to a word, or this one has only that to a whole object. */
-static bool is_kernels(unsigned long addr)
-{
-	int value = tag_peek(tag_of(addr));
-
-	return value <= 0 || (value != GUARDRAIL_CONFLICT && !guardrail_writes[value]);
-}
-
 static bool scan_at(struct search *search, unsigned long p, unsigned long most, bool deeper);
 
 /* Looks at the words of a piece of memory; with @deeper, at those behind them as well. The domain writes its own stack. */
@@ -78,7 +70,7 @@ static bool scan(struct search *search, unsigned long from, unsigned long to, bo
 		search->budget--;
 		if (!load_word(at, &word))
 			return false;
-		if (word < KERNEL_HALF || IS_ERR_VALUE(word) || !is_kernels(at))
+		if (word < KERNEL_HALF || IS_ERR_VALUE(word) || !guardrail_is_kernels(at))
 			continue;
 		if (is_wanted(search, word))
 			return true;

@@ -22,18 +22,6 @@ static void refuse(const struct guardrail_action *action, const struct guardrail
 	guardrail_refuse(action, call, "use of a list at", (unsigned long)p, "links that its neighbors do not return", "a list");
 }
 
-/* True where the neighbors of a node lead back to it; an empty or a zeroed list is sound. */
-static bool is_sound(const struct list_head *node, struct list_head *links)
-{
-	struct list_head next, prev;
-
-	if (!guardrail_links_of(node, links))
-		return false;
-	if (!links->next && !links->prev)
-		return true;
-	return guardrail_links_of(links->next, &next) && next.prev == node && guardrail_links_of(links->prev, &prev) && prev.next == node;
-}
-
 /* The function of a waiter in the driver's own memory is one that the driver may call. */
 static bool may_wake(u32 domain, const struct wait_queue_entry *waiter)
 {
@@ -52,7 +40,7 @@ static bool are_sound(u32 domain, const struct wait_queue_head *queue)
 	int i;
 
 	for (i = 0; i < MOST; i++) {
-		if (!is_sound(node, &links) || (i && !may_wake(domain, container_of(node, struct wait_queue_entry, entry))))
+		if (!guardrail_links_return(node, &links) || (i && !may_wake(domain, container_of(node, struct wait_queue_entry, entry))))
 			return false;
 		node = links.next;
 		if (!node || node == &queue->head)

@@ -5,21 +5,11 @@
 #include "domain/code.h"
 #include "domain/module.h"
 
-static bool is_in(unsigned long addr, const struct guardrail_range *ranges, u64 n)
-{
-	u64 i;
-
-	for (i = 0; i < n; i++)
-		if (addr - ranges[i].start < ranges[i].len)
-			return true;
-	return false;
-}
-
 static enum guardrail_code code_of(unsigned long addr, const struct guardrail_module *guarded)
 {
-	if (is_in(addr, guarded->calls, guarded->n_calls))
+	if (guardrail_in_ranges(addr, guarded->calls, guarded->n_calls))
 		return GUARDRAIL_CODE_CALL;
-	return is_in(addr, guarded->entries, guarded->n_entries) ? GUARDRAIL_CODE_ENTRY : GUARDRAIL_CODE_OWN;
+	return guardrail_in_ranges(addr, guarded->entries, guarded->n_entries) ? GUARDRAIL_CODE_ENTRY : GUARDRAIL_CODE_OWN;
 }
 
 enum guardrail_code guardrail_code_at(unsigned long addr)

@@ -49,13 +49,7 @@ bool guardrail_imported_variable(u32 domain, bool (*fits)(unsigned long variable
 
 static bool holds(const struct guardrail_module *guarded, void *data)
 {
-	unsigned long p = *(unsigned long *)data;
-	u64 i;
-
-	for (i = 0; i < guarded->n_writable; i++)
-		if (p - guarded->writable[i].start < guarded->writable[i].len)
-			return true;
-	return false;
+	return guardrail_in_ranges(*(unsigned long *)data, guarded->writable, guarded->n_writable);
 }
 
 bool guardrail_is_variable(u32 domain, unsigned long p)

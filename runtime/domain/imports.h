@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the modules of a domain import. */
+/* What the modules of a domain import, and their variables. */
 #ifndef GUARDRAIL_DOMAIN_IMPORTS_H
 #define GUARDRAIL_DOMAIN_IMPORTS_H
 

@@ -11,8 +11,8 @@
 #include "base/limits.h"
 #include "domain/entry.h"
 #include "domain/locks.h"
-#include "domain/sound.h"
 #include "domain/ops.h"
+#include "domain/sound.h"
 #include "domain/unwind.h"
 
 /* The names of the kinds in reports. */

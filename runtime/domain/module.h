@@ -46,6 +46,24 @@ bool guardrail_is_kept(u32 domain, const void *p);
 const struct guardrail_module *guardrail_guarded_at(unsigned long addr);
 
 /**
+ * guardrail_in_ranges() - Test for an address in one of several ranges.
+ * @addr: The address.
+ * @ranges: The ranges.
+ * @n: How many there are.
+ *
+ * Return: True where it lies in one.
+ */
+static inline bool guardrail_in_ranges(unsigned long addr, const struct guardrail_range *ranges, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		if (addr - ranges[i].start < ranges[i].len)
+			return true;
+	return false;
+}
+
+/**
  * guardrail_any_module() - Ask of each module of a domain.
  * @domain: The domain.
  * @fits: Says whether it is the one; must not sleep.

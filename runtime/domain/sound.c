@@ -9,7 +9,6 @@
 #include "base/region.h"
 #include "domain/locks.h"
 #include "domain/sound.h"
-#include "rights/conflict.h"
 #include "rights/mask.h"
 #include "rights/tag.h"
 
@@ -19,24 +18,29 @@
 #define OWNER_FLAGS 7UL
 #define READER_OWNED 1UL
 
-/* True where no driver may write. */
+bool guardrail_links_return(const struct list_head *node, struct list_head *links)
+{
+	struct list_head next, prev;
+
+	if (!guardrail_links_of(node, links))
+		return false;
+	if (!links->next && !links->prev)
+		return true;
+	return guardrail_links_of(links->next, &next) && next.prev == node && guardrail_links_of(links->prev, &prev) && prev.next == node;
+}
+
+/* True where no driver may write the node. */
 static bool is_kernels(const struct list_head *node)
 {
-	int value = tag_peek(tag_of((unsigned long)node));
-
-	return value <= 0 || (value != GUARDRAIL_CONFLICT && !guardrail_writes[value]);
+	return guardrail_is_kernels((unsigned long)node);
 }
 
 static bool look(const struct list_head *head)
 {
-	struct list_head links, next, prev;
+	struct list_head links;
 
-	if (!guardrail_links_of(head, &links))
-		return false;
-	if ((links.next == head && links.prev == head) || (!links.next && !links.prev))
-		return true;
-	return guardrail_links_of(links.next, &next) && next.prev == head && is_kernels(links.next) &&
-	       guardrail_links_of(links.prev, &prev) && prev.next == head && is_kernels(links.prev);
+	return guardrail_links_return(head, &links) &&
+	       (links.next == head || !links.next || (is_kernels(links.next) && is_kernels(links.prev)));
 }
 
 bool guardrail_is_list_sound(const struct list_head *head)
@@ -53,7 +57,7 @@ bool guardrail_is_list_sound(const struct list_head *head)
 
 bool guardrail_is_first_sound(const void *place)
 {
-	struct list_head links, next, prev;
+	struct list_head links;
 	int i;
 
 	for (i = 0; i < TRIES; i++) {
@@ -61,8 +65,7 @@ bool guardrail_is_first_sound(const void *place)
 
 		if (!node)
 			return true;
-		if (guardrail_links_of(node, &links) && is_kernels(node) && guardrail_links_of(links.next, &next) && next.prev == node &&
-		    guardrail_links_of(links.prev, &prev) && prev.next == node)
+		if (is_kernels(node) && guardrail_links_return(node, &links) && links.next)
 			return true;
 		cpu_relax();
 	}

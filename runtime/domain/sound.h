@@ -6,6 +6,16 @@
 #include "base/kernel.h"
 
 /**
+ * guardrail_links_return() - Test whether the neighbors of a node lead back to it.
+ * @node: Possible node of a list.
+ * @links: Gets its neighbors.
+ *
+ * Context: Any.
+ * Return: True where they do, as in an empty list; also for a zeroed node.
+ */
+bool guardrail_links_return(const struct list_head *node, struct list_head *links);
+
+/**
  * guardrail_is_list_sound() - Test a list of tasks that wait.
  * @head: The list's head, which may lie in a driver's memory.
  *

@@ -6,6 +6,7 @@
 #ifndef GUARDRAIL_RIGHTS_MASK_H
 #define GUARDRAIL_RIGHTS_MASK_H
 
+#include "rights/conflict.h"
 #include "rights/tag.h"
 
 /* By the value of a tag: the bytes that the domain in it may write. 0 for GUARDRAIL_CONFLICT. */
@@ -55,6 +56,20 @@ unsigned int guardrail_masks_given(u32 domain);
 static inline u32 guardrail_masks_version(u32 domain)
 {
 	return READ_ONCE(guardrail_masks_versions[domain]);
+}
+
+/**
+ * guardrail_is_kernels() - Test for memory that no domain may write.
+ * @addr: The address.
+ *
+ * Context: Any.
+ * Return: True where no domain has a right in the slot, or only that to a whole object.
+ */
+static inline bool guardrail_is_kernels(unsigned long addr)
+{
+	int value = tag_peek(tag_of(addr));
+
+	return value <= 0 || (value != GUARDRAIL_CONFLICT && !guardrail_writes[value]);
 }
 
 #endif /* GUARDRAIL_RIGHTS_MASK_H */

@@ -68,18 +68,22 @@ pub struct Ran {
     pub skipped: Vec<String>,
 }
 
-/// Runs a guest without a plugin; only its own kernel observes it.
-pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Result<Ran, Failed> {
-    options.threads = TcgThreads::Multi;
-    options.limits.total = Duration::from_secs(seconds);
-    let mut watch = Watch {
+/// Does something with a guest that nobody watches.
+pub fn unobserved<T>(run: impl FnOnce(&mut Watch<'_>) -> T) -> T {
+    run(&mut Watch {
         progress: &mut |_, _| {},
         stop: &mut || None,
         activity: &mut || 0,
         closed: &mut || None,
         save: None,
-    };
-    let finished = guardrail_vm::run::run(prepared, &options, &mut watch)?;
+    })
+}
+
+/// Runs a guest without a plugin; only its own kernel observes it.
+pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Result<Ran, Failed> {
+    options.threads = TcgThreads::Multi;
+    options.limits.total = Duration::from_secs(seconds);
+    let finished = unobserved(|watch| guardrail_vm::run::run(prepared, &options, watch))?;
     let console = String::from_utf8_lossy(&std::fs::read(&finished.console)?).into_owned();
     let skipped = finished.progress.iter().filter_map(|(_, progress)| match progress {
         Progress::Skipped(step, why) => Some(format!("{step}: {why}")),

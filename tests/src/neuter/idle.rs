@@ -2,9 +2,9 @@
 //! simpler means than certifying has, in the whole module and without the guard. It was not needed if each
 //! store keeps the checks that it has.
 
-use super::{ASK, Insn, Module, Text, sweep};
+use super::{ASK, Insn, Module, Text, sweep, writes};
 use guardrail_abi::{self as abi, symbol};
-use iced_x86::{Code, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
+use iced_x86::{Code, FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 use libtest_mimic::Failed;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -382,8 +382,4 @@ fn operand(insn: &Insn<'_>) -> Option<(Key, i64)> {
         let key = (base, decoded.memory_index(), decoded.memory_index_scale());
         (key, decoded.memory_displacement64() as i64)
     })
-}
-
-fn writes(access: OpAccess) -> bool {
-    !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None)
 }

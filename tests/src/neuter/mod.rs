@@ -7,7 +7,7 @@ mod more;
 pub use idle::idle;
 
 use guardrail_abi::{self as abi, symbol};
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpAccess, OpKind, Register};
 use libtest_mimic::Failed;
 use object::LittleEndian;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
@@ -437,4 +437,9 @@ impl Found<'_> {
             }
         }
     }
+}
+
+/// Whether an access writes.
+fn writes(access: OpAccess) -> bool {
+    !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None)
 }

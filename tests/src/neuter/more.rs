@@ -1,9 +1,9 @@
 //! Ways past guards that are not in the code of checks and thunks: relocations, stores that changed behind their
 //! checks, the description, and the kernel's tables.
 
-use super::{CALLS, ENTRIES, Found, Insn, Neutering, Reloc, Text, sweep};
+use super::{CALLS, ENTRIES, Found, Insn, Neutering, Reloc, Text, sweep, writes};
 use guardrail_abi::{layout, symbol};
-use iced_x86::{Code, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{Code, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::collections::BTreeMap;
 
 /// The description for the runtime, and the rows of actions and entries.
@@ -70,10 +70,7 @@ impl Found<'_> {
             }
             self.past(code, insns, number);
             let memory = decoded.op_count() > 0 && decoded.op0_kind() == OpKind::Memory;
-            let wrote = memory && {
-                let access = info.info(decoded).op0_access();
-                !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
-            };
+            let wrote = memory && writes(info.info(decoded).op0_access());
             if wrote && decoded.segment_prefix() == Register::None {
                 self.store(code, insn);
             }

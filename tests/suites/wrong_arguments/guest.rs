@@ -6,7 +6,7 @@ use crate::verdict::{self, Verdict};
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
-use guardrail_vm::run::{Options, Start, TcgThreads, Watch};
+use guardrail_vm::run::{Options, Start, TcgThreads};
 use guardrail_vm::{Cache, kbuild, kernels};
 use libtest_mimic::Failed;
 use std::path::{Path, PathBuf};
@@ -135,14 +135,8 @@ impl Lab {
     fn save(&self) -> Result<(), Failed> {
         let run = tempfile::tempdir()?;
         let (prepared, options) = self.prepare(run.path(), &[])?;
-        let mut watch = Watch {
-            progress: &mut |_, _| {},
-            stop: &mut || None,
-            activity: &mut || 0,
-            closed: &mut || None,
-            save: None,
-        };
-        Ok(guardrail_vm::run::save(&prepared, &options, &self.saved(), &mut watch)?)
+        let saved = self.saved();
+        Ok(guardrail_tests::unobserved(|watch| guardrail_vm::run::save(&prepared, &options, &saved, watch))?)
     }
 
     fn saved(&self) -> PathBuf {

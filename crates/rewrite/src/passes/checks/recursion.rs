@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where functions begin, and the functions that each calls or continues in.
 type Calls = BTreeMap<At, BTreeSet<At>>;
 
-/// The functions on circles of calls, each by its first instruction.
+/// The functions on circles of calls, and those between two circles, each by its first instruction.
 pub fn recursive(object: &Object, codes: &[Code]) -> BTreeSet<At> {
     let mut calls = calls(object, codes);
     // What calls nothing, or only what is on no circle, is on none; nor is what nothing calls.
