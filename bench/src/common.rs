@@ -152,8 +152,90 @@ impl Slowdown {
     }
 }
 
+/// The mean of ratios of paired runs, and the interval that has the true one with 95% confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The geometric mean.
+    pub mean: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Of pairs of a figure and its base, from runs beside each other. `None` where there are not two pairs.
+    pub fn of(figures: &[f64], bases: &[f64]) -> Option<Interval> {
+        let logs: Vec<f64> = figures.iter().zip(bases).map(|(figure, base)| (figure / base).ln()).collect();
+        let (mean, error) = mean_and_error(&logs)?;
+        let reach = students_t(logs.len() - 1) * error;
+        Some(Interval { mean: mean.exp(), low: (mean - reach).exp(), high: (mean + reach).exp() })
+    }
+
+    /// The arithmetic mean of several, each of `runs` pairs that do not depend on those of the others.
+    pub fn average(all: &[Interval], runs: usize) -> Option<Interval> {
+        let n = all.len() as f64;
+        let mean = all.iter().map(|one| one.mean).sum::<f64>() / n;
+        let reach = all.iter().map(|one| ((one.high - one.low) / 2.0).powi(2)).sum::<f64>().sqrt() / n;
+        (!all.is_empty() && runs > 1).then_some(Interval { mean, low: mean - reach, high: mean + reach })
+    }
+}
+
+/// The mean, and its standard error.
+fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (mean, (squares / (n - 1.0) / n).sqrt()))
+}
+
+/// The 97.5% quantile of Student's t distribution (Abramowitz and Stegun, 26.7.5, exact to 0.3% from 4 degrees on).
+fn students_t(degrees: usize) -> f64 {
+    const NORMAL: f64 = 1.959_963_985;
+    match degrees {
+        0 => f64::INFINITY,
+        1 => 12.706,
+        2 => 4.303,
+        3 => 3.182,
+        _ => {
+            let (n, x) = (degrees as f64, NORMAL);
+            let first = (x.powi(3) + x) / 4.0;
+            let second = (5.0 * x.powi(5) + 16.0 * x.powi(3) + 3.0 * x) / 96.0;
+            let third = (3.0 * x.powi(7) + 19.0 * x.powi(5) + 17.0 * x.powi(3) - 15.0 * x) / 384.0;
+            x + first / n + second / n.powi(2) + third / n.powi(3)
+        }
+    }
+}
+
 impl std::fmt::Display for Slowdown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:.2} ({:.2}-{:.2})", self.median, self.lowest, self.highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (degrees, wanted) in [(3, 3.182), (4, 2.776), (9, 2.262), (29, 2.045)] {
+            let found = students_t(degrees);
+            assert!((found - wanted).abs() < 0.015, "{degrees}: {found}");
+        }
+    }
+
+    #[test]
+    fn intervals_hold_the_ratio() {
+        let bases = [100.0, 110.0, 90.0];
+        let figures = bases.map(|base| base * 1.05);
+        let exact = Interval::of(&figures, &bases).unwrap();
+        assert!((exact.mean - 1.05).abs() < 1e-9 && exact.high - exact.low < 1e-9);
+        let wide = Interval::of(&[105.0, 107.0, 103.0], &[100.0; 3]).unwrap();
+        // Two percent of spread, of three pairs: 4.303 * 2 / sqrt(3).
+        assert!((wide.high - 1.05 - 0.05).abs() < 0.003, "{wide:?}");
+        assert_eq!(Interval::of(&[1.0], &[1.0]), None);
+        let both = Interval::average(&[exact, wide], 3).unwrap();
+        assert!((both.high - both.low) * 2.0 - (wide.high - wide.low) < 1e-9);
     }
 }

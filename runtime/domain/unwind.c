@@ -129,6 +129,9 @@ void guardrail_unwind(u32 domain)
 	record->saved.unwound = 1;
 	set_bit(domain, &guardrail_ended_domains);
 	guardrail_locks_of(record, &own);
+	/* It may have been about to sleep. */
+	if (in_task())
+		__set_current_state(TASK_RUNNING);
 	held = preempt_count() - record->saved.preempt_count;
 	if (!guardrail_locks_back(&own, record) && held)
 		pr_warn_ratelimited("%s of domain %u was ended as if it held a lock that is not known: preemption was counted %#x more than at its begin\n",

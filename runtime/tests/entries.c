@@ -256,8 +256,7 @@ static noinline void locks(void)
 	guardrail_unwind(ONE);
 }
 
-/* Enters as a thunk does, and is to be returned to. What a function keeps for its caller is as it was. */
-static noinline bool ends_well(void (*function)(void))
+bool test_ends(void (*function)(void))
 {
 	unsigned long a = inside(), b = a + 1, c = a + 2, d = a + 3, e = a + 4, f = a + 5;
 	struct guardrail_record record;
@@ -338,35 +337,13 @@ static void ended(void)
 	int i;
 
 	for (i = 0; i < 100; i++)
-		if (!EXPECT(ends_well(is_ended) && ends_well(inner_is_ended)))
+		if (!EXPECT(test_ends(is_ended) && test_ends(inner_is_ended)))
 			break;
-	EXPECT(ends_well(is_interrupted) && ended_by_interrupt && !inside());
+	EXPECT(test_ends(is_interrupted) && ended_by_interrupt && !inside());
 	/* Outside of all entries there is nothing to end. */
 	guardrail_unwind(ONE);
-	EXPECT(!guardrail_is_dead(ONE) && ends_well(comes_by) && guardrail_is_dead(ONE));
+	EXPECT(!guardrail_is_dead(ONE) && test_ends(comes_by) && guardrail_is_dead(ONE));
 	test_result("entries that are ended from within", true);
-}
-
-static volatile int nothing;
-static volatile long bad_address;
-
-static noinline void divides(void)
-{
-	nothing = 100 / nothing;
-}
-
-static noinline void reads_user_memory(void)
-{
-	bad_address = 8;
-	nothing = *(volatile int *)bad_address;
-	nothing = 0;
-}
-
-static noinline void reads_no_address(void)
-{
-	bad_address = 1L << 62;
-	nothing = *(volatile int *)bad_address;
-	nothing = 0;
 }
 
 static volatile bool forever = true;
@@ -437,30 +414,13 @@ static void endless(void)
 
 	EXPECT(!guardrail_module_enter(&module));
 	if (EXPECT(test_set_parameter("policy", "fail") && test_set_parameter("watchdog", "1"))) {
-		EXPECT(ends_well(loops) && !spin_is_locked(&spin));
-		EXPECT(ends_well(loops_elsewhere));
-		EXPECT(ends_well(locks_slowly) && !mutex_is_locked(&mutex));
+		EXPECT(test_ends(loops) && !spin_is_locked(&spin));
+		EXPECT(test_ends(loops_elsewhere));
+		EXPECT(test_ends(locks_slowly) && !mutex_is_locked(&mutex));
 		EXPECT(test_set_parameter("watchdog", "0") && test_set_parameter("policy", "log"));
 	}
 	guardrail_module_leave(&module);
 	test_result("entries without an end", true);
-}
-
-static void faults(void)
-{
-	static const struct guardrail_module module = {
-		.magic = GUARDRAIL_MAGIC, .abi = GUARDRAIL_ABI, .domain = ONE, .name = "faults_test",
-	};
-
-	EXPECT(!guardrail_module_enter(&module));
-	if (EXPECT(test_set_parameter("policy", "fail"))) {
-		EXPECT(ends_well(divides));
-		EXPECT(ends_well(reads_user_memory));
-		EXPECT(ends_well(reads_no_address));
-		EXPECT(test_set_parameter("policy", "log"));
-	}
-	guardrail_module_leave(&module);
-	test_result("faults in entries", true);
 }
 
 /* Returns with two locks, one of them taken by a function of its own that it calls as the kernel does. */
@@ -539,13 +499,13 @@ static void held(void)
 	bool well;
 
 	spin_lock(&callers_spin);
-	well = ends_well(locks);
+	well = test_ends(locks);
 	EXPECT(well && spin_is_locked(&callers_spin) && !spin_is_locked(&spin) && !mutex_is_locked(&mutex));
 	spin_unlock(&callers_spin);
 	EXPECT(guardrail_violations(ONE) == before);
 	for (i = 0; i < MANY; i++)
 		mutex_init(&many[i]);
-	EXPECT(ends_well(takes_many));
+	EXPECT(test_ends(takes_many));
 	for (i = 0; i < MANY; i++)
 		EXPECT(!mutex_is_locked(&many[i]));
 	keeps_within();
@@ -595,6 +555,5 @@ void test_entries(void)
 	held();
 	ended();
 	dead();
-	faults();
 	endless();
 }

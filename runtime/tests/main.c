@@ -71,6 +71,7 @@ static int __init test_init(void)
 	test_life();
 	test_actions();
 	test_entries();
+	test_faults();
 	test_text();
 	test_counts();
 	test_frames();

@@ -57,6 +57,12 @@ static inline bool inline_check(unsigned long addr, u8 wanted)
  */
 bool test_store(unsigned long addr, unsigned long size, u32 domain);
 
+/*
+ * Calls a function as a thunk does that lets the kernel enter a module. True where the function was ended, and what it
+ * keeps for its caller, the counters and the interrupts are as they were.
+ */
+bool test_ends(void (*function)(void));
+
 /* What thunks call where a lock is taken, released or waited for. */
 #define CUSTOM(name) int guardrail_custom_##name(const struct guardrail_action *action, struct guardrail_call *call)
 CUSTOM(spin_taken);
@@ -80,6 +86,7 @@ void test_checks(void);
 void test_life(void);
 void test_actions(void);
 void test_entries(void);
+void test_faults(void);
 void test_counts(void);
 void test_text(void);
 void test_frames(void);

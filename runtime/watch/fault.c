@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Processor faults in guarded modules. The kernel notifies of a fault before it ends the thread,
- * and continues where the registers point: that serves to end the entry. Faults in kernel functions
- * that a module called with a bad pointer are handled the same way, if the function is known to
- * hold nothing. Other faults in the kernel are left alone, since it may hold locks.
+ * Processor faults in guarded modules, and in kernel functions that they called with a bad pointer. The kernel notifies
+ * of a fault before it ends the thread, and continues where the registers point: that serves to end the entry. Of bad
+ * addresses it notifies only after it has logged an oops, so a probe comes before that.
+ *
+ * A kernel function that faults may hold locks. Those that spin show in the count of preemption, and are reported. All
+ * stay taken, as they do when the kernel ends the thread instead; in an interrupt it would panic.
  */
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
+#include <linux/kprobes.h>
 #include <linux/ptrace.h>
 #include <linux/string.h>
+#include <asm/ibt.h>
+#include <asm/linkage.h>
 #include <asm/trapnr.h>
 #include <asm/unwind.h>
 
+#include "base/symbols.h"
 #include "domain/code.h"
 #include "domain/entry.h"
 #include "domain/policy.h"
@@ -22,56 +28,25 @@
 /* Bytes below the stack pointer of the module's code that stay untouched. */
 #define ROOM 256
 
-/* The deepest stack of calls in such a function. */
-#define MAX_DEPTH 12
+static const char bad_address[] = "access to a bad address";
+static bool probed;
 
-/*
- * Functions that take no lock and change nothing but their arguments' memory. The names have no
- * leading underscores and no suffixes of assembly.
- */
-static const char *const harmless[] = {
-	"memcpy", "memmove", "memset", "memset16", "memset32", "memset64", "memcmp", "bcmp", "memchr", "memchr_inv", "memscan", "memcpy_toio",
-	"memcpy_fromio", "memset_io", "iowrite8_rep", "iowrite16_rep", "iowrite32_rep", "ioread8_rep", "ioread16_rep", "ioread32_rep",
-	"ioread8", "ioread16", "ioread32", "ioread16be", "ioread32be", "iowrite8", "iowrite16", "iowrite32", "iowrite16be", "iowrite32be",
-	"strlen", "strnlen", "strcmp", "strncmp", "strcasecmp", "strncasecmp", "strcpy", "strncpy", "strlcpy", "strscpy", "sized_strscpy",
-	"strscpy_pad", "stpcpy", "strcat", "strncat", "strlcat", "strchr", "strchrnul", "strnchr", "strrchr", "strstr", "strnstr", "strsep", "strspn",
-	"strcspn", "strpbrk", "strim", "strreplace", "skip_spaces", "sysfs_streq", "match_string", "sysfs_match_string",
-	"kstrtobool", "kstrtoull", "kstrtoll", "kstrtoul", "kstrtol", "kstrtouint", "kstrtoint", "kstrtou16", "kstrtos16", "kstrtou8", "kstrtos8",
-	"simple_strtoull", "simple_strntoull", "simple_strtoul", "simple_strtoll", "simple_strtol", "get_option", "get_options", "memparse", "sscanf", "vsscanf",
-	"sprintf", "snprintf", "scnprintf", "vsprintf", "vsnprintf", "vscnprintf", "sysfs_emit", "sysfs_emit_at", "hex2bin", "bin2hex", "hex_dump_to_buffer",
-	"utf8_to_utf32", "utf32_to_utf8", "utf8s_to_utf16s", "utf16s_to_utf8s", "match_token", "full_name_hash", "hashlen_string", "crc32_le",
-	"crc32c", "find_first_bit", "find_next_bit", "find_first_zero_bit", "find_next_zero_bit", "find_last_bit", "bitmap_weight",
-	"sg_next", "sg_last", "sg_nents", "sg_init_table", "sg_init_one", "time64_to_tm", "list_add_valid", "list_add_valid_or_report",
-	"list_del_entry_valid", "list_del_entry_valid_or_report", "brelse",
-};
+/* How many calls the kernel may be away from the module. */
+#define MAX_DEPTH 64
 
-static bool is_harmless(unsigned long addr)
+/* True in functions of this module that do not stand for one of the kernel. */
+static bool is_runtime(unsigned long addr)
 {
-	static const char *const variants[] = { "_erms", "_orig", "_rep_good" };
-	char name[KSYM_SYMBOL_LEN], *start = name;
-	int i;
+	char name[KSYM_SYMBOL_LEN];
 
+	if (!within_module(addr, THIS_MODULE))
+		return false;
 	sprint_symbol_no_offset(name, addr);
-	while (*start == '_')
-		start++;
-	/* Performed in place of a function that is listed. */
-	if (str_has_prefix(start, "guardrail_custom_"))
-		start += strlen("guardrail_custom_");
-	for (i = 0; i < ARRAY_SIZE(variants); i++) {
-		size_t n = strlen(start), tail = strlen(variants[i]);
-
-		if (n > tail && !strcmp(start + n - tail, variants[i]))
-			start[n - tail] = 0;
-	}
-	for (i = 0; i < ARRAY_SIZE(harmless); i++)
-		if (!strcmp(start, harmless[i]))
-			return true;
-	return false;
+	return !str_has_prefix(name, "guardrail_custom_");
 }
 
 /*
- * Finds where a guarded module called the kernel function that faulted, if that function holds
- * nothing; else 0.
+ * Finds where a guarded module called the kernel function that faulted, or the thunk by which it did; 0 where it did not.
  */
 static unsigned long caller_of(struct pt_regs *regs)
 {
@@ -84,18 +59,28 @@ static unsigned long caller_of(struct pt_regs *regs)
 	for (i = 0; i < MAX_DEPTH && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
 		unsigned long ip = unwind_get_return_address(&state);
 
-		if (!ip)
+		/* What is below an interrupt or another fault was not called by the module. */
+		if (!ip || unwind_get_entry_regs(&state, NULL))
 			return 0;
-		if (guardrail_is_guarded(ip))
-			return is_harmless(called) ? ip : 0;
-		called = ip;
+		switch (guardrail_code_at(ip)) {
+		case GUARDRAIL_CODE_OTHER:
+			called = ip;
+			continue;
+		case GUARDRAIL_CODE_ENTRY:
+			/* The innermost entry is about to begin, or is over. */
+			return 0;
+		default:
+			return is_runtime(called) ? 0 : ip;
+		}
 	}
 	return 0;
 }
 
 /* A thread whose entry is to end continues here. */
-static noinline void go_on(unsigned long ip, unsigned long domain, const char *what)
+static noinline void go_on(unsigned long ip, unsigned long domain, const char *what, unsigned long at)
 {
+	if (!guardrail_is_guarded(at))
+		pr_err("fault in %pS, which domain %lu called\n", (void *)at, domain);
 	guardrail_faulted(domain, what, ip);
 	/* The entry could be ended when the fault was found, and only the policy may have changed since. */
 	BUG();
@@ -122,38 +107,85 @@ bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *recor
 	regs->di = ip;
 	regs->si = record->entry->domain;
 	regs->dx = (unsigned long)what;
+	regs->cx = regs->ip;
 	regs->sp = ((regs->sp - ROOM) & ~15UL) - 8;
 	regs->ip = (unsigned long)go_on;
 	regs->flags &= ~(X86_EFLAGS_DF | X86_EFLAGS_AC);
 	return true;
 }
 
+/* Ends the innermost entry when the interrupted code continues, if the fault is its own. */
+static bool contain(struct pt_regs *regs, const char *what)
+{
+	const struct guardrail_record *record;
+	unsigned long ip;
+
+	record = entry_at(regs, &ip);
+	return record && guardrail_divert(regs, record, what, ip);
+}
+
 static int on_fault(struct notifier_block *block, unsigned long event, void *data)
 {
 	struct die_args *args = data;
-	const struct guardrail_record *record;
-	unsigned long ip;
 	const char *what;
 
 	if (event != DIE_TRAP && event != DIE_GPF && event != DIE_OOPS)
 		return NOTIFY_DONE;
-	record = entry_at(args->regs, &ip);
-	if (!record)
-		return NOTIFY_DONE;
-	what = event == DIE_OOPS ? "access to a bad address" :
+	what = event == DIE_OOPS ? bad_address :
 	       event == DIE_GPF ? "access to an address that is not canonical" :
 	       args->trapnr == X86_TRAP_DE ? "division by zero" : "instruction that traps";
-	return guardrail_divert(args->regs, record, what, ip) ? NOTIFY_STOP : NOTIFY_DONE;
+	return contain(args->regs, what) ? NOTIFY_STOP : NOTIFY_DONE;
 }
+
+void guardrail_fault_return(void);
+asm("	.pushsection .text, \"ax\"\n"
+    "	.balign	16\n"
+    "	.type	guardrail_fault_return, @function\n"
+    "guardrail_fault_return:\n"
+    ASM_ENDBR
+    "	" ASM_RET
+    "	.size	guardrail_fault_return, . - guardrail_fault_return\n"
+    "	.popsection\n");
+
+/* page_fault_oops() begins: it logs an oops of the registers in its first argument, and ends their thread. */
+static int __kprobes on_bad_address(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct pt_regs *faulted = (struct pt_regs *)regs->di;
+	struct stack_info info;
+
+	if (!guardrail_stack_of(regs->di, &info) || regs->di + sizeof(*faulted) > (unsigned long)info.end || !contain(faulted, bad_address))
+		return 0;
+	regs->ip = (unsigned long)guardrail_fault_return;
+	return 1;
+}
+
+/* With this the kernel does not turn the probe into a jump, which could not go elsewhere. */
+static void __kprobes after_bad_address(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
+{
+}
+
+static struct kprobe probe = {
+	.symbol_name = "page_fault_oops", .pre_handler = on_bad_address, .post_handler = after_bad_address,
+};
 
 static struct notifier_block notifier = { .notifier_call = on_fault };
 
 int __init guardrail_fault_init(void)
 {
-	return register_die_notifier(&notifier);
+	int err = register_die_notifier(&notifier);
+
+	if (err)
+		return err;
+	/* Without it the log has an oops of each fault that is contained. */
+	probed = !register_kprobe(&probe);
+	if (!probed)
+		pr_info("the kernel has no page_fault_oops() to probe: faults at bad addresses are contained after it has logged an oops\n");
+	return 0;
 }
 
 void guardrail_fault_exit(void)
 {
+	if (probed)
+		unregister_kprobe(&probe);
 	unregister_die_notifier(&notifier);
 }

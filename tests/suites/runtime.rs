@@ -131,6 +131,8 @@ fn says(ran: &Ran, wanted: &[&[&str]]) -> Result<(), Failed> {
 fn passes(kernel: &str) -> Result<(), Failed> {
     let ran = guest(kernel, LOGS, &[])?;
     all_passed(&ran)?;
+    // What is contained is no oops.
+    ensure(!ran.console.contains("Oops") && !ran.console.contains("BUG: "), || ran.console.clone())?;
     // A place is reported once with the description of its target, and counted.
     let place = |n: u32| format!("report+0x{n:x}/");
     let [first, second, third, fourth, fifth] = [1, 2, 3, 4, 5].map(place);

@@ -77,6 +77,10 @@ pub fn workload(
             "json",
         ])
         .args(variables.iter().flat_map(|variable| ["--set", variable]));
+    if arguments.alone {
+        let name = Path::new(driver).file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
+        command.arg("--scope").arg(format!("module:{name},guardrail"));
+    }
     let text = finish(command, "guardrail profile")?;
     let report: Value =
         serde_json::from_str(&text).map_err(|error| format!("its report is malformed: {error}"))?;

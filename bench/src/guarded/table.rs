@@ -2,7 +2,7 @@
 
 use super::run::{Sample, Table as Rights};
 use super::workloads::{KMDF, Workload};
-use crate::common::{Slowdown, median};
+use crate::common::{Interval, median};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -10,6 +10,7 @@ use std::fmt::Write;
 pub struct Table {
     kernel: String,
     cpus: u8,
+    what: &'static str,
     rows: Vec<Row>,
 }
 
@@ -25,9 +26,9 @@ impl Row {
         samples.iter().map(|sample| sample.instructions).collect()
     }
 
-    /// Guarded against the median of stock.
-    fn more(&self) -> Option<Slowdown> {
-        Slowdown::of(&Row::figures(&self.guarded), median(Row::figures(&self.stock)), false)
+    /// Guarded against the stock run before it.
+    fn more(&self) -> Option<Interval> {
+        Interval::of(&Row::figures(&self.guarded), &Row::figures(&self.stock))
     }
 
     fn rights(&self) -> Option<Rights> {
@@ -41,9 +42,9 @@ fn percent(ratio: f64) -> f64 {
 }
 
 impl Table {
-    /// A table without results.
-    pub fn new(kernel: &str, cpus: u8) -> Table {
-        Table { kernel: kernel.to_owned(), cpus, rows: Vec::new() }
+    /// A table without results. `what` says whose instructions are counted.
+    pub fn new(kernel: &str, cpus: u8, what: &'static str) -> Table {
+        Table { kernel: kernel.to_owned(), cpus, what, rows: Vec::new() }
     }
 
     /// Adds a run of each setup.
@@ -64,23 +65,19 @@ impl Table {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "Instructions of the kernel, counted, the idle task left out: kernel {}, {cpus}. BGI: CPU time of the kernel (Tables 5 and 6)",
-            self.kernel
+            "Instructions of {}, counted, the idle task left out: kernel {}, {cpus}. BGI: CPU time of the kernel (Tables 5 and 6)",
+            self.what, self.kernel
         );
         let _ = writeln!(
             text,
             "{:<28} {:>12} {:>12} {:>24}  {:<16} BGI",
-            "", "stock", "guarded", "more, % (spread)", "for a"
+            "", "stock", "guarded", "more, % (95%)", "for a"
         );
         for row in &self.rows {
-            let Some(more) = row.more() else { continue };
             let title = format!("{} ({})", row.workload.name, row.driver);
-            let spread = format!(
-                "{:.1} ({:.1} to {:.1})",
-                percent(more.median),
-                percent(more.lowest),
-                percent(more.highest)
-            );
+            let spread = row.more().map_or("one run".to_owned(), |more| {
+                format!("{:.1} ({:.1} to {:.1})", percent(more.mean), percent(more.low), percent(more.high))
+            });
             let paper: Vec<String> =
                 row.workload.paper.iter().map(|(driver, more)| format!("{driver} {more:.1}")).collect();
             let _ = writeln!(
@@ -93,15 +90,15 @@ impl Table {
             );
         }
         if let Some((average, worst)) = self.overall() {
-            let _ = writeln!(
-                text,
-                "{:<28} {:>12} {:>12} {:>24}  {:<16} 6.4 and 16.1",
-                "average, and worst",
-                "",
-                "",
-                format!("{average:.1} and {worst:.1}"),
-                ""
-            );
+            for (title, more, paper) in [("average", average, "6.4"), ("worst", worst, "16.1")] {
+                let more = format!(
+                    "{:.1} ({:.1} to {:.1})",
+                    percent(more.mean),
+                    percent(more.low),
+                    percent(more.high)
+                );
+                let _ = writeln!(text, "{title:<28} {:>12} {:>12} {more:>24}  {:<16} {paper}", "", "", "");
+            }
         }
         let kmdf: Vec<String> = KMDF.iter().map(|(size, less)| format!("{size}: {less}")).collect();
         let _ = writeln!(
@@ -123,11 +120,12 @@ impl Table {
         text
     }
 
-    /// Average and worst of all workloads, in percent more.
-    fn overall(&self) -> Option<(f64, f64)> {
-        let all: Vec<f64> = self.rows.iter().filter_map(Row::more).map(|more| percent(more.median)).collect();
-        let worst = all.iter().copied().fold(f64::MIN, f64::max);
-        (!all.is_empty()).then(|| (all.iter().sum::<f64>() / all.len() as f64, worst))
+    /// Average and worst of all workloads.
+    fn overall(&self) -> Option<(Interval, Interval)> {
+        let all: Vec<Interval> = self.rows.iter().filter_map(Row::more).collect();
+        let runs = self.rows.iter().map(|row| row.guarded.len()).min()?;
+        let worst = all.iter().copied().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
+        Some((Interval::average(&all, runs)?, worst))
     }
 
     /// The table as JSON for programs.
@@ -140,22 +138,24 @@ impl Table {
                 "unit": row.workload.unit.word(),
                 "stock": Row::figures(&row.stock),
                 "guarded": Row::figures(&row.guarded),
-                "percent_more": more.map(|more| percent(more.median)),
-                "lowest": more.map(|more| percent(more.lowest)),
-                "highest": more.map(|more| percent(more.highest)),
+                "percent_more": more.map(|more| percent(more.mean)),
+                "low": more.map(|more| percent(more.low)),
+                "high": more.map(|more| percent(more.high)),
                 "bgi": row.workload.paper.iter().map(|(driver, more)| json!({"driver": driver, "percent_more": more})).collect::<Vec<_>>(),
                 "table_bytes": row.rights().map(|rights| rights.bytes),
                 "writable_bytes": row.rights().map(|rights| rights.writable),
             })
         };
         let (average, worst) = self.overall().unzip();
+        let interval = |more: Interval| [more.mean, more.low, more.high].map(percent);
         json!({
-            "schema": "guardrail-bench-guarded/1",
+            "schema": "guardrail-bench-guarded/2",
             "kernel": self.kernel,
+            "instructions_of": self.what,
             "cpus": self.cpus,
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "average": average,
-            "worst": worst,
+            "average": average.map(interval),
+            "worst": worst.map(interval),
         })
     }
 }
@@ -168,14 +168,14 @@ mod tests {
     #[test]
     fn costs_stand_beside_those_of_the_paper() {
         let workload = workloads::chosen(&["tcp-send".to_owned()]).unwrap()[0];
-        let mut table = Table::new("6.1", 1);
+        let mut table = Table::new("6.1", 1, "the kernel");
         let rights = Some(Rights { bytes: 8192.0, writable: 4096.0 });
         for (stock, guarded) in [(100.0, 104.0), (100.0, 106.0), (100.0, 105.0)] {
             let stock = Sample { instructions: stock, table: None };
             table.add(&workload, "e1000", stock, Sample { instructions: guarded, table: rights });
         }
         let text = table.text();
-        assert!(text.contains("5.0 (4.0 to 6.0)"), "{text}");
+        assert!(text.contains("5.0 (2.5 to 7.5)"), "{text}");
         assert!(text.contains("intelpro 13.6, xframe 11.9"), "{text}");
         assert!(text.contains("8 KiB, page tables included, for 4 KiB"), "{text}");
         let json = table.json();
@@ -183,6 +183,6 @@ mod tests {
             (json["rows"][0]["stock"].as_array().map(Vec::len), &json["rows"][0]["table_bytes"]),
             (Some(3), &8192.0.into())
         );
-        assert!((json["average"].as_f64().unwrap() - 5.0).abs() < 1e-9);
+        assert!((json["average"][0].as_f64().unwrap() - 5.0).abs() < 0.01, "{json:#}");
     }
 }

@@ -60,7 +60,9 @@ impl fmt::Display for Verdict {
     }
 }
 
-const DEATH: [&str; 5] = ["BUG: ", "Oops", "general protection", "kernel BUG at", "Kernel panic"];
+const DEATH: [&str; 4] = ["] BUG: ", "Oops", "general protection", "Kernel panic"];
+/// It is logged before the runtime can end the call.
+const CHECK: &str = "kernel BUG at";
 const WARNINGS: [&str; 2] = ["WARNING: ", "refcount_t: "];
 const TOLD: [&str; 4] = ["RIP: 0010:", "guardrail: violation: ", "guardrail: fault: ", "is ended"];
 
@@ -88,7 +90,7 @@ fn judge(kernel: &str, function: &Function, call: &Call, lines: &[&str]) -> Verd
     let value = |key: &str| counted.split(' ').find_map(|word| word.strip_prefix(key)).unwrap_or_default();
     let contained = has(&["guardrail: fault: ", "is ended"]);
     let harm = value("harm=").trim_end_matches(',');
-    let end = if has(&DEATH) && !contained {
+    let end = if has(&DEATH) || (has(&[CHECK]) && !contained) {
         End::Oops
     } else if !harm.is_empty() {
         End::Changed(harm.to_owned())
@@ -103,7 +105,9 @@ fn judge(kernel: &str, function: &Function, call: &Call, lines: &[&str]) -> Verd
     } else {
         End::Returned
     };
-    let told = |line: &&&str| [&DEATH[..], &WARNINGS, &TOLD].concat().iter().any(|word| line.contains(word));
+    let told = |line: &&&str| {
+        [&DEATH[..], &[CHECK], &WARNINGS, &TOLD].concat().iter().any(|word| line.contains(word))
+    };
     let log: Vec<&str> = lines
         .iter()
         .filter(told)
@@ -122,17 +126,18 @@ fn judge(kernel: &str, function: &Function, call: &Call, lines: &[&str]) -> Verd
     }
 }
 
-/// A row for each wrongness: calls, those reported, those that returned, those that changed something, oopses and warnings, and
-/// those that did not return.
+/// A row for each wrongness: calls, those reported, those that returned, those that changed something, oopses, warnings, and those
+/// that did not return.
 pub fn table(kernel: &str, verdicts: &[Verdict]) -> String {
-    let mut rows: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, [usize; 7]> = BTreeMap::new();
     for verdict in verdicts {
         let column = match verdict.end {
             End::Reported => 1,
             End::Returned => 2,
             End::Changed(_) => 3,
-            End::Oops | End::Warned | End::Dead => 4,
-            End::Stuck(_) => 5,
+            End::Oops | End::Dead => 4,
+            End::Warned => 5,
+            End::Stuck(_) => 6,
         };
         for name in [verdict.wrongness, "all"] {
             let row = rows.entry(name).or_default();
