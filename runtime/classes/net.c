@@ -112,7 +112,7 @@ static noinline int skb_gone(const struct guardrail_action *action, struct guard
 	stop_dead(action, call);
 	if (!skb)
 		return 0;
-	if (unlikely(!guardrail_is_skb(action->domain, (unsigned long)skb))) {
+	if (unlikely(!guardrail_is_skb(action->domain, (unsigned long)skb) || !skb->head)) {
 		guardrail_refuse_object(action, call, (unsigned long)skb, GUARDRAIL_TYPE_SKB, GUARDRAIL_ANY_STATE);
 		return 0;
 	}

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Work and timers that drivers queue and arm. */
+/* Work and timers that drivers queue and arm, and threads that they begin and end. */
+#include <linux/nodemask.h>
+#include <linux/sched.h>
 #include <linux/workqueue.h>
 
+#include "border/check.h"
 #include "border/custom.h"
 #include "domain/frames.h"
 #include "report/report.h"
@@ -65,4 +68,26 @@ GUARDRAIL_CUSTOM(timer_again)
 	if (!p || guardrail_object_state(action->domain, p, type) != 0)
 		return 0;
 	return guardrail_object_over(action->domain, p, sizeof(struct timer_list), type);
+}
+
+/* A thread is created by another one, which fails where the node does not exist. */
+GUARDRAIL_CUSTOM(node)
+{
+	unsigned long value;
+	int node;
+
+	if (!applies(action, call) || !value_of(&action->pointer, call, &value))
+		return 0;
+	node = (int)value;
+	if (node != NUMA_NO_NODE && (node < 0 || node >= MAX_NUMNODES || !node_online(node)))
+		guardrail_refuse(action, call, "use of the node", value, "no such node", "one that is online");
+	return 0;
+}
+
+/* A thread of the kernel ends. In a thread of a program, or of an interrupt, this would not end what runs. */
+GUARDRAIL_CUSTOM(kthread)
+{
+	if (!in_task() || !(current->flags & PF_KTHREAD))
+		guardrail_refuse(action, call, "end of the thread", (unsigned long)current, "a program's thread", "a kernel thread");
+	return 0;
 }
