@@ -6,7 +6,7 @@ use guardrail_tests::mutants::{KERNEL, campaign, redirected, stock, write};
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
-use guardrail_vm::{Cache, runtime};
+use guardrail_vm::{Cache, admission, runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use std::fs;
@@ -53,9 +53,11 @@ fn written() -> Result<(), Failed> {
     let (one, two) = (folder.path().join("one"), folder.path().join("two"));
     let summary = guard(&["e1000"], &one, &["--kernel", KERNEL])?;
     guard(&["e1000"], &two, &["--kernel", KERNEL])?;
-    for file in ["e1000.ko", "guardrail.ko", "guard.json"] {
+    for file in ["e1000.ko", "e1000.sha256", "guardrail.ko", "guard.json"] {
         assert!(fs::read(one.join(file))? == fs::read(two.join(file))?, "{file} differs");
     }
+    let certified = fs::read_to_string(one.join("e1000.sha256"))?;
+    assert_eq!(certified, admission::line(&fs::read(one.join("e1000.ko"))?));
     let driver = &summary["drivers"][0];
     assert!(driver["stores"]["checked"].as_u64() > Some(500), "{driver:#}");
     assert!(driver["imports"]["wrapped"].as_array().is_some_and(|names| !names.is_empty()), "{driver:#}");
@@ -63,7 +65,7 @@ fn written() -> Result<(), Failed> {
     let checked = guardrail(&["guard", "--check", one.join("e1000.ko").to_str().ok_or("a path")?]);
     assert_eq!(checked.status, 0, "{}{}", checked.stdout, checked.stderr);
     // A second run writes the same files and leaves no others.
-    assert_eq!(fs::read_dir(&one)?.count(), 3);
+    assert_eq!(fs::read_dir(&one)?.count(), 4);
     Ok(())
 }
 

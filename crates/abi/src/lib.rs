@@ -20,6 +20,16 @@ pub const PREFIX: &str = "guardrail_";
 /// The runtime's module.
 pub const RUNTIME: &str = "guardrail";
 
+/// The field of `.modinfo` that marks a rewritten module; it holds the names of the passes.
+pub const FIELD: &str = "guardrail";
+/// The folder below `/lib/firmware` in which the runtime looks for what was certified.
+pub const FIRMWARE: &str = "guardrail";
+
+/// The file of that folder with the SHA-256 of each module of this name that was certified, one a line.
+pub fn certified(module: &str) -> String {
+    format!("{module}.sha256")
+}
+
 /// The tag of a slot of which a domain has this right (`GUARDRAIL_TAG`).
 pub const fn tag(domain: u8, right: u8) -> u8 {
     domain << 4 | right

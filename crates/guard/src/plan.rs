@@ -8,6 +8,7 @@ use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, files, zoo};
 use guardrail_rewrite::{FIELD, RewriteError};
 use guardrail_vm::Cache;
+use guardrail_vm::admission;
 use guardrail_vm::installed::Target;
 use guardrail_vm::packages::Packages;
 use std::collections::BTreeSet;
@@ -110,7 +111,7 @@ fn unknown_trust(names: &[String], hardened: &[Hardened]) -> Result<(), HostErro
     })
 }
 
-/// Writes all files, each whole or not at all; the description is the last.
+/// Writes all files, each whole or not at all; the description is the last. All drivers are certified.
 fn write(
     out: &Path,
     workshop: &Workshop<'_>,
@@ -121,6 +122,7 @@ fn write(
     files::write(&out.join(RUNTIME), &workshop.runtime)?;
     for driver in hardened {
         files::write(&out.join(format!("{}.ko", driver.name)), &driver.file)?;
+        files::write(&out.join(admission::file(&driver.name)), admission::line(&driver.file).as_bytes())?;
     }
     files::write(&out.join(DESCRIPTION), &summary.json()?)
 }

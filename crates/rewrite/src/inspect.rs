@@ -5,7 +5,7 @@ use crate::border::guard;
 use crate::border::runtime::Exports;
 use crate::engine::object::Object;
 use crate::error::{Result, RewriteError};
-use crate::rewrite::FIELD;
+use guardrail_abi::FIELD;
 use guardrail_abi::layout::module as row;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::unpack;

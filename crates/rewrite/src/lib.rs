@@ -23,4 +23,5 @@ mod verify;
 pub use engine::object::{self, Object};
 pub use engine::pass::{FunctionView, Pass};
 pub use error::{Result, RewriteError};
-pub use rewrite::{Counts, FIELD, Rewritten, rewrite};
+pub use guardrail_abi::FIELD;
+pub use rewrite::{Counts, Rewritten, rewrite};

@@ -12,13 +12,11 @@ use crate::engine::relocate::{Moves, move_all};
 use crate::engine::tables;
 use crate::error::{Result, RewriteError, refused};
 use crate::verify::verify;
+use guardrail_abi::FIELD;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::unpack;
 use iced_x86::FlowControl;
 use std::collections::BTreeMap;
-
-/// The field of `.modinfo` that marks a rewritten module; it holds the names of the passes.
-pub const FIELD: &str = "guardrail";
 
 /// A rewritten module.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ pub use error::{Error, Result};
 pub use exercise::{catalog, disk, http, workload};
 pub use fetch::cache::Cache;
 pub use fetch::{cache, packages, software, sources};
-pub use guest_image::{initramfs, prepare};
+pub use guest_image::{admission, initramfs, prepare};
 pub use kernel::{installed, kbuild, kernels, modules, runtime};
 pub use oracle::{packets, sectors};
 pub use qemu::qmp;

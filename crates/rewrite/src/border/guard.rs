@@ -133,6 +133,8 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
     depend(object);
     stubs(object, this, own, init, exit)?;
     object.note(GRADE, &grade.to_string());
+    // Programs that make an initramfs take along the files that modules in it name so.
+    object.note("firmware", &format!("{}/{}", abi::FIRMWARE, abi::certified(name)));
     Ok((done, grade))
 }
 

@@ -286,6 +286,7 @@ fn the_grade_counts_what_is_under_a_rule() {
         let info = object.sections[object.section(".modinfo").unwrap()].bytes();
         let info = String::from_utf8_lossy(info).into_owned();
         assert!(info.contains(&format!("{}={}", guard::GRADE, checks.grade)), "{info}");
+        assert!(info.contains("firmware=guardrail/made.sha256\0"), "{info}");
         (number(row::RULED), number(row::IMPORTED), number(row::THRESHOLD), checks.grade.entries.percent())
     };
     assert_eq!(graded(true, &[], false), (1, 1, 75, 50));

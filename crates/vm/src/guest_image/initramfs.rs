@@ -1,10 +1,11 @@
-//! The guest's root: busybox, ethtool, the modules in load order, init, the workload.
+//! The guest's root: busybox, ethtool, the modules in load order and what admits them, init, the workload.
 
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::exercise::catalog::Class;
 use crate::exercise::workload::{Workload, is_variable, shell_quoted};
 use crate::fetch::software::Software;
+use crate::guest_image::admission;
 use crate::guest_image::prepare::Companion;
 use crate::kernel::modules::{LoadPlan, ModuleFile};
 use std::fs;
@@ -58,6 +59,7 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     ] {
         archive.folder(folder);
     }
+    admission::folders().iter().for_each(|folder| archive.folder(folder));
     // The kernel opens it for init before any script can create it.
     archive.device("dev/console", 0o600, 5, 1);
     let program = |archive: &mut Archive, name: &str, places: &[&str]| -> Result<()> {
@@ -120,6 +122,7 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     for (name, bytes) in contents.files {
         archive.file(&format!("guardrail/{name}"), 0o755, bytes);
     }
+    admit(&mut archive, contents);
     archive.file("init", 0o755, INIT.as_bytes());
     Ok(archive.finish())
 }
@@ -129,12 +132,24 @@ pub fn given(contents: &Contents<'_>) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
+    admit(&mut archive, contents);
     // The guest's unpacker supports no other checksum.
     let stream = liblzma::stream::Stream::new_easy_encoder(1, liblzma::stream::Check::Crc32);
     let stream = stream.map_err(|error| Error::BadValue(format!("cannot compress: {error}")))?;
     let mut packed = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
     let written = packed.write_all(&archive.finish()).and_then(|()| packed.finish());
     written.context("compress", Path::new("the driver"))
+}
+
+/// Adds what admits the guarded modules of a guest. A file that is no module to admit has a name without `.ko`.
+fn admit(archive: &mut Archive, contents: &Contents<'_>) {
+    let Contents { plan, also, more, files, .. } = contents;
+    let plans = std::iter::once(*plan).chain(more.iter().map(|companion| &companion.plan));
+    let planned = plans.flat_map(|plan| plan.before.iter().chain([&plan.driver])).chain(*also);
+    let further = files.iter().filter(|(name, _)| name.ends_with(".ko")).map(|(_, bytes)| bytes.as_slice());
+    for (path, lines) in admission::files(planned.map(|module| module.bytes.as_slice()).chain(further)) {
+        archive.file(&path, 0o644, lines.as_bytes());
+    }
 }
 
 /// The variables that init and the workload read.

@@ -65,6 +65,8 @@ pub struct ModInfo {
     pub vermagic: String,
     /// The aliases of the devices that it serves.
     pub aliases: Vec<String>,
+    /// True where it was guarded.
+    pub guarded: bool,
 }
 
 /// A module's name as `struct module` spells it.
@@ -253,6 +255,13 @@ pub fn mod_info(module: &ModuleFile) -> Result<ModInfo> {
     Ok(parse_mod_info(data))
 }
 
+/// The name of a guarded module; `None` where the file is no such module.
+pub fn guarded_name(file: &[u8]) -> Option<String> {
+    let section = object::File::parse(file).ok()?.section_by_name(".modinfo")?.data().ok()?;
+    let info = parse_mod_info(section);
+    info.name.filter(|_| info.guarded).map(|name| normalized(&name))
+}
+
 fn parse_mod_info(data: &[u8]) -> ModInfo {
     let mut info = ModInfo::default();
     for field in data.split(|byte| *byte == 0) {
@@ -269,6 +278,7 @@ fn parse_mod_info(data: &[u8]) -> ModInfo {
                 info.asks_for.extend(before.unwrap_or_default().split_whitespace().map(str::to_owned));
             }
             "alias" => info.aliases.push(value.to_owned()),
+            guardrail_abi::FIELD => info.guarded = true,
             _ => {}
         }
     }
@@ -286,13 +296,14 @@ mod tests {
     #[test]
     fn modinfo_fields_are_read() {
         let info = parse_mod_info(
-            b"license=GPL\0alias=pci:v00008086d*\0depends=mii,scsi_mod\0\0vermagic=6.1 SMP\0name=x\0softdep=pre: crc32c aes post: y",
+            b"license=GPL\0alias=pci:v00008086d*\0depends=mii,scsi_mod\0\0guardrail=checks\0vermagic=6.1 SMP\0name=x\0softdep=pre: crc32c aes post: y",
         );
         assert_eq!(info.asks_for, ["crc32c", "aes"]);
         assert_eq!(info.depends, ["mii", "scsi_mod"]);
         assert_eq!(info.vermagic, "6.1 SMP");
         assert_eq!(info.aliases, ["pci:v00008086d*"]);
         assert_eq!(info.name.as_deref(), Some("x"));
+        assert!(info.guarded && !parse_mod_info(b"name=x\0guardrail_grade=1").guarded);
     }
 
     #[test]
