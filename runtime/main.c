@@ -7,6 +7,7 @@
 #include "base/symbols.h"
 #include "classes/classes.h"
 #include "debugfs.h"
+#include "domain/admission.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
 #include "domain/ops.h"
@@ -47,18 +48,22 @@ static const struct guardrail_domain_ops domain_ops = {
 	.faulted = guardrail_faulted,
 };
 
+/* Checks save flags by lahf and sahf. */
+static int __init check_processor(void)
+{
+	if (boot_cpu_has(X86_FEATURE_LAHF_LM))
+		return 0;
+	pr_err("this processor has no lahf in 64-bit mode, which guarded modules need\n");
+	return -ENODEV;
+}
+
 static int __init guardrail_init(void)
 {
 	int err;
 
-	/* Checks save flags by lahf and sahf. */
-	if (!boot_cpu_has(X86_FEATURE_LAHF_LM)) {
-		pr_err("this processor has no lahf in 64-bit mode, which guarded modules need\n");
-		return -ENODEV;
-	}
 	guardrail_domain_register(&domain_ops);
 	guardrail_classes_register();
-	err = guardrail_symbols_find();
+	err = check_processor() ?: guardrail_symbols_find();
 	if (err)
 		return err;
 	err = guardrail_region_init();
@@ -89,8 +94,13 @@ static int __init guardrail_init(void)
 	err = guardrail_watchdog_init();
 	if (err)
 		goto fault;
+	err = guardrail_admission_init();
+	if (err)
+		goto watchdog;
 	guardrail_debugfs_init();
 	return 0;
+watchdog:
+	guardrail_watchdog_exit();
 fault:
 	guardrail_fault_exit();
 recover:
@@ -112,6 +122,7 @@ table:
 static void __exit guardrail_exit(void)
 {
 	guardrail_debugfs_exit();
+	guardrail_admission_exit();
 	guardrail_watchdog_exit();
 	guardrail_fault_exit();
 	guardrail_recover_exit();

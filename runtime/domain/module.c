@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "base/symbols.h"
+#include "domain/admission.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
 #include "domain/interrupts.h"
@@ -513,25 +514,40 @@ static void take_back(struct entered *entered)
 		guardrail_domain_ops->clear_dead(domain, &entered->gone);
 }
 
-int guardrail_module_enter(const struct guardrail_module *guarded)
+/* What is noted of a module that may enter; an error where it is refused. */
+static struct entered *identify(const struct guardrail_module *guarded)
 {
 	struct entered *entered;
 	int err = refuse(guarded);
 
 	if (err)
-		return err;
-	if (!has_others(guarded->domain, NULL))
-		guardrail_revive(guarded->domain);
+		return ERR_PTR(err);
 	entered = kzalloc(sizeof(*entered), GFP_KERNEL);
 	if (!entered)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
 	entered->guarded = guarded;
 	entered->module = guardrail_module_at((unsigned long)guarded);
-	if (!entered->module) {
+	if (entered->module) {
+		err = guardrail_admit(entered->module);
+	} else {
 		pr_err("%s was refused: what describes it lies in no module\n", guarded->name);
-		kfree(entered);
-		return -ENOEXEC;
+		err = -ENOEXEC;
 	}
+	if (!err)
+		return entered;
+	kfree(entered);
+	return ERR_PTR(err);
+}
+
+int guardrail_module_enter(const struct guardrail_module *guarded)
+{
+	struct entered *entered = identify(guarded);
+	int err;
+
+	if (IS_ERR(entered))
+		return PTR_ERR(entered);
+	if (!has_others(guarded->domain, NULL))
+		guardrail_revive(guarded->domain);
 	err = add(entered);
 	if (err) {
 		kfree(entered);

@@ -285,8 +285,9 @@ struct guardrail_module {
 extern unsigned long guardrail_table;
 
 /*
- * Life of a guarded module. Returns -ENOEXEC if the description is invalid, -EPERM if too
- * few of its imports are under a rule for the policy, -ENOMEM without memory for its rights, else init's result.
+ * Life of a guarded module. Returns -ENOEXEC if the description is invalid, -EKEYREJECTED if the module was not certified.
+ * Returns -EPERM if too few of its imports are under a rule for the policy, -ENOMEM without memory for its rights, else
+ * init's result.
  */
 int guardrail_module_enter(const struct guardrail_module *module);
 void guardrail_module_leave(const struct guardrail_module *module);

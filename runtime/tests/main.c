@@ -69,6 +69,7 @@ static int __init test_init(void)
 	test_rights();
 	test_checks();
 	test_life();
+	test_admission();
 	test_actions();
 	test_entries();
 	test_faults();
@@ -91,5 +92,7 @@ static void __exit test_exit(void)
 
 module_init(test_init);
 module_exit(test_exit);
+/* The tests load guarded modules that lie in this one, so it needs admission as one. */
+MODULE_INFO(guardrail, "tests");
 MODULE_DESCRIPTION("Tests of guardrail.ko");
 MODULE_LICENSE("GPL");

@@ -81,6 +81,7 @@ CUSTOM(require_kernels);
 CUSTOM(grant_ref);
 CUSTOM(revoke_ref);
 
+void test_admission(void);
 void test_rights(void);
 void test_checks(void);
 void test_life(void);

@@ -1,6 +1,8 @@
 //! Guarded drivers in guests: they do all of their work without a violation. A driver that writes where it
 //! must not is reported.
 
+use guardrail_abi as abi;
+use guardrail_certify::certify;
 use guardrail_tests::workshop::Workshop;
 use guardrail_tests::{Planted, Ran, ensure};
 use guardrail_vm::kernels::NAMES;
@@ -8,7 +10,7 @@ use guardrail_vm::modules::LoadPlan;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
-use guardrail_vm::{Cache, kbuild, kernels};
+use guardrail_vm::{Cache, admission, kbuild, kernels};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -200,6 +202,10 @@ fn main() {
         trials.push(Trial::test(name, move || has_no_ways(kernel)));
     }
     for kernel in NAMES {
+        let name = format!("a module that was not certified does not load on {kernel}");
+        trials.push(Trial::test(name, move || admits(kernel)));
+    }
+    for kernel in NAMES {
         let name = format!("a loop with interrupts off on the only processor is ended on {kernel}");
         trials.push(Trial::test(name, move || ends(kernel)).with_ignored_flag(kernel != NAMES[0]));
     }
@@ -368,15 +374,56 @@ fn own_workload(kernel: &str, name: &str, cpus: u8) -> Result<(), Failed> {
     let file = format!("{name}.ko");
     let [driver] = built(kernel, folder.path(), [&file])?;
     let driver = guard(&Workshop::of(&packages, kernel)?, &driver, folder.path())?;
-    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/guarded/{name}.sh"));
-    let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
-    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
-    let options = Options { cpus, ..Options::new(folder.path()) };
+    completes(&packages, kernel, &driver, name, Options { cpus, ..Options::new(folder.path()) })
+}
+
+/// A guarded driver completes a workload of `guarded/`, and the kernel reports no harm.
+fn completes(
+    packages: &Packages,
+    kernel: &str,
+    driver: &str,
+    workload: &str,
+    options: Options,
+) -> Result<(), Failed> {
+    let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/guarded/{workload}.sh"));
+    let request = Request { driver, more: &[], kernel, device: None, workload: workload.to_str() };
+    let prepared = Prepared::new(packages, request, &mut |_| {})?;
     let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
     let harm: Vec<String> = harm(&ran).collect();
     ensure(ran.outcome == Outcome::Completed && harm.is_empty(), || {
         format!("{}; {harm:#?}\n{}", ran.outcome, ran.console)
     })
+}
+
+/// A driver that was changed after it was certified is refused, and so is one where no file, or a file for another module, says what
+/// was certified. A file may list several.
+fn admits(kernel: &str) -> Result<(), Failed> {
+    let packages = Packages::new(&Cache::open()?);
+    let folder = tempfile::tempdir()?;
+    let driver = guard(&Workshop::of(&packages, kernel)?, "e1000", folder.path())?;
+    let module = std::fs::read(&driver)?;
+    let changed = turned_round(&module)?;
+    ensure(
+        certify("whole", &module)?.faults.is_empty() && !certify("changed", &changed)?.faults.is_empty(),
+        || "the whole module is not certified, or the changed one is".into(),
+    )?;
+    let another = admission::line(b"another module").into_bytes();
+    // Their names do not end in ".ko", so the guest's image does not admit them.
+    let files = [("changed", changed), ("another", another)];
+    let files = files.map(|(name, bytes)| (name.to_owned(), bytes)).to_vec();
+    completes(&packages, kernel, &driver, "admission", Options { files, ..Options::new(folder.path()) })
+}
+
+/// The module with one byte changed: the first check of a store goes on where it fails, and stops where it succeeds.
+fn turned_round(module: &[u8]) -> Result<Vec<u8>, Failed> {
+    let tag = abi::tag(1, abi::WRITE);
+    // `cmp byte [reg], tag; jne …`
+    let is_check = |code: &[u8]| code[0] == 0x80 && code[1] & !7 == 0x38 && code[2..] == [tag, 0x0f, 0x85];
+    let at = module.windows(5).position(is_check).ok_or("it has no check")?;
+    let mut changed = module.to_vec();
+    // `je …`
+    changed[at + 4] = 0x84;
+    Ok(changed)
 }
 
 /// Each function that breaks a rule is reported, and no others are; the twin causes no report.
