@@ -4,14 +4,16 @@
  * of a fault before it ends the thread, and continues where the registers point: that serves to end the entry. Of bad
  * addresses it notifies only after it has logged an oops, so a probe comes before that.
  *
- * A kernel function that faults may hold locks. Those that spin show in the count of preemption, and are reported. All
- * stay taken, as they do when the kernel ends the thread instead; in an interrupt it would panic.
+ * A kernel function that faults may hold locks. Mutexes and semaphores that are variables are released (kept.c). Others
+ * stay taken, as all do when the kernel ends the thread instead; in an interrupt it would panic. Those that spin show in
+ * the count of preemption, and are reported.
  */
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
 #include <linux/kprobes.h>
 #include <linux/ptrace.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 #include <asm/ibt.h>
 #include <asm/linkage.h>
 #include <asm/trapnr.h>
@@ -24,6 +26,7 @@
 #include "domain/unwind.h"
 #include "report/report.h"
 #include "watch/fault.h"
+#include "watch/kept.h"
 
 /* Bytes below the stack pointer of the module's code that stay untouched. */
 #define ROOM 256
@@ -45,15 +48,30 @@ static bool is_runtime(unsigned long addr)
 	return !str_has_prefix(name, "guardrail_custom_");
 }
 
+/* What called the entry may have taken the same locks. */
+static void keep_for_callers(struct unwind_state *state, struct guardrail_kept *kept)
+{
+	int i;
+
+	for (i = 0; kept->n && i < MAX_DEPTH && !unwind_done(state) && !unwind_error(state); i++, unwind_next_frame(state)) {
+		unsigned long ip = unwind_get_return_address(state);
+
+		if (ip && guardrail_code_at(ip) == GUARDRAIL_CODE_OTHER)
+			guardrail_kept_remove(kept, ip - 1);
+	}
+}
+
 /*
- * Finds where a guarded module called the kernel function that faulted, or the thunk by which it did; 0 where it did not.
+ * Finds where a guarded module called the kernel function that faulted, or the thunk by which it did, and which locks the
+ * functions in between keep; 0 where the module did not.
  */
-static unsigned long caller_of(struct pt_regs *regs)
+static unsigned long caller_of(struct pt_regs *regs, struct guardrail_kept *kept)
 {
 	unsigned long called = regs->ip;
 	struct unwind_state state;
 	int i;
 
+	guardrail_kept_add(kept, called);
 	/* It begins with the caller of what faulted. */
 	unwind_start(&state, current, regs, NULL);
 	for (i = 0; i < MAX_DEPTH && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
@@ -65,39 +83,51 @@ static unsigned long caller_of(struct pt_regs *regs)
 		switch (guardrail_code_at(ip)) {
 		case GUARDRAIL_CODE_OTHER:
 			called = ip;
+			guardrail_kept_add(kept, ip - 1);
 			continue;
 		case GUARDRAIL_CODE_ENTRY:
 			/* The innermost entry is about to begin, or is over. */
 			return 0;
 		default:
-			return is_runtime(called) ? 0 : ip;
+			if (is_runtime(called))
+				return 0;
+			keep_for_callers(&state, kept);
+			return ip;
 		}
 	}
 	return 0;
 }
 
+static bool is_code(unsigned long addr)
+{
+	char name[KSYM_SYMBOL_LEN];
+
+	/* What is in no symbol is printed as a number. */
+	sprint_symbol_no_offset(name, addr);
+	return strncmp(name, "0x", 2);
+}
+
+/* The kernel called an address without code, of which its tables say nothing: the fault is the caller's. */
+static void step_back(struct pt_regs *regs)
+{
+	unsigned long ip;
+
+	if (is_code(regs->ip) || get_kernel_nofault(ip, (unsigned long *)regs->sp) || !is_code(ip))
+		return;
+	regs->ip = ip;
+	regs->sp += sizeof(ip);
+}
+
 /* A thread whose entry is to end continues here. */
-static noinline void go_on(unsigned long ip, unsigned long domain, const char *what, unsigned long at)
+static noinline void go_on(unsigned long ip, unsigned long domain, const char *what, unsigned long at, const struct guardrail_kept *kept)
 {
 	if (!guardrail_is_guarded(at))
 		pr_err("fault in %pS, which domain %lu called\n", (void *)at, domain);
+	if (kept)
+		guardrail_kept_release(kept);
 	guardrail_faulted(domain, what, ip);
 	/* The entry could be ended when the fault was found, and only the policy may have changed since. */
 	BUG();
-}
-
-/*
- * Finds the entry that this code runs for, and the address in the module. Returns NULL where no
- * entry is to be ended.
- */
-static struct guardrail_record *entry_at(struct pt_regs *regs, unsigned long *ip)
-{
-	if (!regs || user_mode(regs) || !guardrail_ends_entries())
-		return NULL;
-	*ip = guardrail_is_guarded(regs->ip) ? regs->ip : 0;
-	if (!*ip && guardrail_innermost())
-		*ip = caller_of(regs);
-	return *ip ? guardrail_innermost() : NULL;
 }
 
 bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what, unsigned long ip)
@@ -108,20 +138,45 @@ bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *recor
 	regs->si = record->entry->domain;
 	regs->dx = (unsigned long)what;
 	regs->cx = regs->ip;
+	regs->r8 = 0;
 	regs->sp = ((regs->sp - ROOM) & ~15UL) - 8;
 	regs->ip = (unsigned long)go_on;
 	regs->flags &= ~(X86_EFLAGS_DF | X86_EFLAGS_AC);
 	return true;
 }
 
-/* Ends the innermost entry when the interrupted code continues, if the fault is its own. */
-static bool contain(struct pt_regs *regs, const char *what)
+/* Leaves the locks for go_on() in the frames that end. */
+static void hand_on(struct pt_regs *regs, unsigned long sp, const struct guardrail_record *record, const struct guardrail_kept *kept)
+{
+	unsigned long place = ALIGN(sp, sizeof(long));
+
+	if (!kept->n || record->saved.sp - sp < sizeof(*kept) + sizeof(long))
+		return;
+	memcpy((void *)place, kept, sizeof(*kept));
+	regs->r8 = place;
+}
+
+bool guardrail_contain(struct pt_regs *regs, const char *what)
 {
 	const struct guardrail_record *record;
-	unsigned long ip;
+	struct guardrail_kept kept = { 0 };
+	unsigned long ip, sp;
 
-	record = entry_at(regs, &ip);
-	return record && guardrail_divert(regs, record, what, ip);
+	if (!regs || user_mode(regs) || !guardrail_ends_entries())
+		return false;
+	record = guardrail_innermost();
+	ip = guardrail_is_guarded(regs->ip) ? regs->ip : 0;
+	if (!ip && record) {
+		struct pt_regs from = *regs;
+
+		step_back(&from);
+		ip = caller_of(&from, &kept);
+	}
+	sp = regs->sp;
+	if (!ip || !record || !guardrail_divert(regs, record, what, ip))
+		return false;
+	hand_on(regs, sp, record, &kept);
+	return true;
 }
 
 static int on_fault(struct notifier_block *block, unsigned long event, void *data)
@@ -134,7 +189,7 @@ static int on_fault(struct notifier_block *block, unsigned long event, void *dat
 	what = event == DIE_OOPS ? bad_address :
 	       event == DIE_GPF ? "access to an address that is not canonical" :
 	       args->trapnr == X86_TRAP_DE ? "division by zero" : "instruction that traps";
-	return contain(args->regs, what) ? NOTIFY_STOP : NOTIFY_DONE;
+	return guardrail_contain(args->regs, what) ? NOTIFY_STOP : NOTIFY_DONE;
 }
 
 void guardrail_fault_return(void);
@@ -153,7 +208,7 @@ static int __kprobes on_bad_address(struct kprobe *probe, struct pt_regs *regs)
 	struct pt_regs *faulted = (struct pt_regs *)regs->di;
 	struct stack_info info;
 
-	if (!guardrail_stack_of(regs->di, &info) || regs->di + sizeof(*faulted) > (unsigned long)info.end || !contain(faulted, bad_address))
+	if (!guardrail_stack_of(regs->di, &info) || regs->di + sizeof(*faulted) > (unsigned long)info.end || !guardrail_contain(faulted, bad_address))
 		return 0;
 	regs->ip = (unsigned long)guardrail_fault_return;
 	return 1;

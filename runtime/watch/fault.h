@@ -18,6 +18,16 @@
 bool guardrail_divert(struct pt_regs *regs, const struct guardrail_record *record, const char *what, unsigned long ip);
 
 /**
+ * guardrail_contain() - Make code that a module runs, or has called, end the innermost entry when it continues.
+ * @regs: Registers of the interrupted code.
+ * @what: Words for the fault.
+ *
+ * Context: Any.
+ * Return: False where a module did not call that code, or the entry cannot be ended.
+ */
+bool guardrail_contain(struct pt_regs *regs, const char *what);
+
+/**
  * guardrail_fault_init() - Start to handle faults.
  *
  * Return: 0 or an error.

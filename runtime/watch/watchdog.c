@@ -4,8 +4,8 @@
  * running again and again, without having slept, for as long as the parameter says. If the policy
  * ends entries, the entry is ended. That happens at once where the interrupt met code of the
  * module, otherwise when the kernel function that it called has returned, and its thunk has noted
- * what it returned. Loops with interrupts
- * off are found from another CPU (stuck.c). Endless waits for a lock are not found.
+ * what it returned. If it does not return for twice as long again, it is ended there, as at a fault.
+ * Loops with interrupts off are found from another CPU (stuck.c). Endless sleeps are not found.
  *
  * Entries that still run in a dead domain are ended in the same way, without delay.
  */
@@ -34,6 +34,8 @@
  * nothing is expected.
  */
 #define LOOKS 16
+/* So many end a loop in the kernel. */
+#define MOST_LOOKS (3 * LOOKS)
 #define SOON_MS 10
 #define IDLE_MS 1000
 /* The same for a dead domain. */
@@ -126,8 +128,10 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 }
 
 /* Ends the interrupted entry, if that is possible here. */
-static bool end(struct pt_regs *regs, const struct guardrail_record *record)
+static bool end(struct pt_regs *regs, const struct guardrail_record *record, unsigned int looks)
 {
+	if (looks >= MOST_LOOKS && guardrail_contain(regs, "endless loop"))
+		return true;
 	switch (guardrail_code_at(regs->ip)) {
 	case GUARDRAIL_CODE_OWN:
 		return guardrail_divert(regs, record, "endless loop", regs->ip);
@@ -160,7 +164,7 @@ bool guardrail_end_running(struct pt_regs *regs)
 		return false;
 	guardrail_report_loop(running.record->entry->domain, running.record->entry->function, READ_ONCE(watchdog), regs->ip);
 	guardrail_note_loop(regs->ip);
-	return end(regs, running.record);
+	return end(regs, running.record, running.looks);
 }
 
 static enum hrtimer_restart look(struct hrtimer *timer)
@@ -178,7 +182,7 @@ static enum hrtimer_restart look(struct hrtimer *timer)
 			guardrail_report_loop(domain, running.record->entry->function, seconds, regs->ip);
 		if (guardrail_ends_threads() && (loops || (dead && running.looks >= DEAD_LOOKS))) {
 			guardrail_note_loop(regs->ip);
-			if (!end(regs, running.record))
+			if (!end(regs, running.record, running.looks))
 				again = SOON_MS;
 		}
 	}

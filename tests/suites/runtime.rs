@@ -93,6 +93,7 @@ fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
     };
     let prepared = Prepared::new(&packages, request, &mut |_| {})?;
     let mut options = Options::new(folder.path());
+    options.kernel_arguments.push("log_buf_len=1M".to_owned());
     options.qemu_arguments = qemu.iter().map(|&word| word.to_owned()).collect();
     // Races need CPUs that run at the same time.
     guardrail_tests::unwatched(&prepared, options, 180)
