@@ -204,6 +204,29 @@ static bool is_own(u32 domain, unsigned long p, unsigned long n)
 	return guardrail_region_of(p, &region) && guardrail_owns_any(domain, region.start) && last < region.end;
 }
 
+/* True where the domain has a right to a part of a structure, in the allocator's piece of memory that begins at or before it. */
+static bool holds_part(u32 domain, unsigned long p, unsigned long n)
+{
+	struct guardrail_region region;
+	unsigned long tag, last;
+
+	if (!guardrail_region_of(p, &region))
+		return false;
+	last = tag_of(min(p + n, region.end) - 1);
+	for (tag = tag_of(p); tag <= last; tag++) {
+		int value = tag_peek(tag);
+
+		if (value > 0 && value != GUARDRAIL_CONFLICT && (u32)value >> 4 == domain)
+			return true;
+	}
+	return false;
+}
+
+static bool may_use(u32 domain, unsigned long p, unsigned long n)
+{
+	return is_own(domain, p, n) || guardrail_reaches(domain, p) || holds_part(domain, p, n);
+}
+
 static int require(const struct guardrail_action *action, const struct guardrail_call *call, bool own)
 {
 	unsigned long p;
@@ -211,7 +234,7 @@ static int require(const struct guardrail_action *action, const struct guardrail
 	stop_dead(action, call);
 	if (!pointer_of(action, call, &p) || IS_ERR_VALUE(p))
 		return 0;
-	if ((!own || !is_own(action->domain, p, max(size_of(action, call), 1UL))) && !guardrail_reaches(action->domain, p))
+	if (!(own ? may_use(action->domain, p, max(size_of(action, call), 1UL)) : guardrail_reaches(action->domain, p)))
 		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");
 	return 0;
 }

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Lists and pools in the driver's memory that the kernel follows: a forged one would lead it anywhere. The driver may
+ * Lists, pools and static keys in the driver's memory that the kernel follows: a forged one would lead it anywhere. The driver may
  * change them after they were looked at; that race is not closed.
  */
+#include <linux/jump_label.h>
 #include <linux/list.h>
 #include <linux/mempool.h>
 #include <linux/wait.h>
 
 #include "base/address.h"
+#include "base/symbols.h"
 #include "border/check.h"
 #include "border/custom.h"
 #include "border/reach.h"
 #include "border/target.h"
 #include "domain/sound.h"
+#include "report/report.h"
 
 /* Waiters that are looked at. */
 #define MOST 64
@@ -106,5 +109,43 @@ GUARDRAIL_CUSTOM(pool_sound)
 	pool = *(mempool_t *)p;
 	if (!is_pools(action->domain, (unsigned long)pool.alloc, &pool))
 		guardrail_refuse(action, call, "use of a pool at", p, "another function", "one of a pool, or one to call");
+	return 0;
+}
+
+#ifdef CONFIG_JUMP_LABEL
+/*
+ * A static key says which code is patched when it changes: the rows of its module, and no list of other modules' rows, since
+ * nothing shows that such a list is the kernel's.
+ */
+static bool is_key_sound(const struct static_key *key)
+{
+	const struct module *module = guardrail_module_at((unsigned long)key);
+	unsigned long rows = READ_ONCE(key->type) & ~JUMP_TYPE_MASK;
+
+	if (!rows)
+		return true;
+	return module && !(key->type & JUMP_TYPE_LINKED) && rows >= (unsigned long)module->jump_entries &&
+	       rows < (unsigned long)(module->jump_entries + module->num_jump_entries);
+}
+#else
+static bool is_key_sound(const struct static_key *key)
+{
+	return true;
+}
+#endif
+
+/* The module's own static key, as the kernel has set it up, or one that the module can have come by. */
+GUARDRAIL_CUSTOM(key_sound)
+{
+	unsigned long p = object_of(action, call);
+
+	if (!p)
+		return 0;
+	if (!guardrail_check_write(action->domain, p, sizeof(struct static_key))) {
+		if (!guardrail_reaches(action->domain, p))
+			guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");
+	} else if (!is_key_sound((const struct static_key *)p)) {
+		guardrail_refuse(action, call, "use of a static key at", p, "another list of code", "that of its module");
+	}
 	return 0;
 }

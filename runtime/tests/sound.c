@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Locks that a driver may have forged: the kernel follows their lists and their owner. */
+/* Locks and static keys that a driver may have forged: the kernel follows what they lead to. */
+#include <linux/jump_label.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 
 #include "test.h"
 
-#ifndef CONFIG_PREEMPT_RT
+CUSTOM(key_sound);
+
 typedef int (*custom_t)(const struct guardrail_action *action, struct guardrail_call *call);
 
 static const struct guardrail_action action = {
@@ -22,6 +24,33 @@ static bool is_sound(custom_t custom, unsigned long lock)
 	return guardrail_violations(ONE) == before;
 }
 
+#ifdef CONFIG_JUMP_LABEL
+static DEFINE_STATIC_KEY_FALSE(own_key);
+
+/* The key of this module as it is, with rows that are elsewhere, and with a list of others. */
+static void keys(void)
+{
+	struct static_key *key = &own_key.key;
+	unsigned long rows = key->type, forged[8] = { 0 };
+
+	if (static_branch_unlikely(&own_key))
+		pr_info("# a branch that is not taken\n");
+	EXPECT(rows & ~3UL);
+	EXPECT(!guardrail_grant(ONE, (unsigned long)key, sizeof(*key)));
+	EXPECT(is_sound(guardrail_custom_key_sound, (unsigned long)key));
+	key->type = (unsigned long)forged | (rows & 1);
+	EXPECT(!is_sound(guardrail_custom_key_sound, (unsigned long)key));
+	key->type = rows | 2;
+	EXPECT(!is_sound(guardrail_custom_key_sound, (unsigned long)key));
+	key->type = rows;
+	EXPECT(!guardrail_revoke(ONE, (unsigned long)key, sizeof(*key)));
+	test_result("forged static keys", true);
+}
+#else
+static void keys(void) { }
+#endif
+
+#ifndef CONFIG_PREEMPT_RT
 #ifdef FIRST_WAITER
 /* A ring of one waiter in the kernel's memory and in that of a domain, and what is no ring. */
 static void waiters(void *place, unsigned long lock, custom_t custom)
@@ -88,7 +117,7 @@ static void owners(atomic_long_t *owner, unsigned long lock, custom_t custom, un
 	atomic_long_set(owner, (unsigned long)current | flags);
 }
 
-void test_sound(void)
+static void locks(void)
 {
 	static DEFINE_MUTEX(mutex);
 	static DECLARE_RWSEM(sem);
@@ -102,5 +131,11 @@ void test_sound(void)
 	test_result("forged locks", true);
 }
 #else
-void test_sound(void) { }
+static void locks(void) { }
 #endif
+
+void test_sound(void)
+{
+	keys();
+	locks();
+}
