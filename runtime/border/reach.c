@@ -204,22 +204,28 @@ static bool is_own(u32 domain, unsigned long p, unsigned long n)
 	return guardrail_region_of(p, &region) && guardrail_owns_any(domain, region.start) && last < region.end;
 }
 
-/* True where the domain has a right to a part of a structure, in the allocator's piece of memory that begins at or before it. */
+/*
+ * True where the domain has a right to a part of a structure, and the rest is the kernel's. Neither its own allocations are
+ * such structures, nor what it may write as a whole: those have to be as long as the structure.
+ */
 static bool holds_part(u32 domain, unsigned long p, unsigned long n)
 {
 	struct guardrail_region region;
+	bool some = false, all = true;
 	unsigned long tag, last;
 
-	if (!guardrail_region_of(p, &region))
+	if (!guardrail_region_of(p, &region) || guardrail_owns_any(domain, region.start))
 		return false;
 	last = tag_of(min(p + n, region.end) - 1);
 	for (tag = tag_of(p); tag <= last; tag++) {
 		int value = tag_peek(tag);
 
 		if (value > 0 && value != GUARDRAIL_CONFLICT && (u32)value >> 4 == domain)
-			return true;
+			some = true;
+		else
+			all = false;
 	}
-	return false;
+	return some && !all;
 }
 
 static bool may_use(u32 domain, unsigned long p, unsigned long n)

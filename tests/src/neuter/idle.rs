@@ -33,23 +33,24 @@ impl Known {
 
     /// Keeps what another way knows as well.
     fn meet(&mut self, other: &Known) {
-        self.bytes.retain(|key, own| match other.bytes.get(key) {
-            Some(bytes) => {
-                own.retain(|byte| bytes.contains(byte));
-                !own.is_empty()
-            }
-            None => false,
-        });
+        let keys: BTreeSet<Key> = self.bytes.keys().chain(other.bytes.keys()).copied().collect();
+        let both = |key| (key, self.all(key).intersection(&other.all(key)).copied().collect::<BTreeSet<_>>());
+        self.bytes = keys.into_iter().map(both).filter(|(_, bytes)| !bytes.is_empty()).collect();
         self.equal.retain(|pair| other.equal.contains(pair));
     }
 
-    /// Which of these bytes were shown, also by a register that holds the same as the base.
-    fn shown(&self, (key, at): (Key, i64), count: i64) -> BTreeSet<i64> {
+    /// The bytes that were shown, also by a register that holds the same as the base.
+    fn all(&self, key: Key) -> BTreeSet<i64> {
         let same = |base: Register| {
             base == key.0 || self.equal.contains(&(base, key.0)) || self.equal.contains(&(key.0, base))
         };
         let keys = self.bytes.iter().filter(|(own, _)| same(own.0) && (own.1, own.2) == (key.1, key.2));
-        keys.flat_map(|(_, bytes)| bytes.range(at..at + count)).copied().collect()
+        keys.flat_map(|(_, bytes)| bytes).copied().collect()
+    }
+
+    /// Which of these bytes were shown.
+    fn shown(&self, (key, at): (Key, i64), count: i64) -> BTreeSet<i64> {
+        self.all(key).range(at..at + count).copied().collect()
     }
 }
 
@@ -235,8 +236,12 @@ impl Function<'_> {
                 && size > 0
                 && insn.insn.op0_kind() == OpKind::Memory
                 && !(bits || insn.insn.is_string_instruction());
+            // Its place is in the instruction: no check is about it.
+            let fixed =
+                insn.insn.memory_base() == Register::RIP && insn.insn.memory_index() == Register::None;
             let row = match operand(insn).filter(|_| plain) {
                 Some(operand) => (bytes, Some(size), known.shown(operand, size), None),
+                None if plain && fixed => (bytes, None, BTreeSet::new(), None),
                 None => (bytes, None, BTreeSet::new(), Some(known.clone())),
             };
             stores.insert(insn.insn.ip(), row);
@@ -340,6 +345,7 @@ impl Function<'_> {
                 Mnemonic::Shr if insn.op0_register() == at => shifted += u32::from(insn.immediate8()),
                 Mnemonic::Ror if insn.op0_register() == at => rotated += u32::from(insn.immediate8()),
                 Mnemonic::Jne => {}
+                Mnemonic::Lahf | Mnemonic::Seto if at != Register::RAX => {}
                 Mnemonic::Test
                     if insn.op0_register().full_register() == at
                         && insn.op1_kind() == OpKind::Immediate8
