@@ -149,3 +149,13 @@ GUARDRAIL_CUSTOM(key_sound)
 	}
 	return 0;
 }
+
+/* What runs once turns its static key off later, and stops the kernel where that is off. */
+GUARDRAIL_CUSTOM(key_on)
+{
+	unsigned long p = object_of(action, call), enabled;
+
+	if (p && load_word(p, &enabled) && !(int)enabled)
+		guardrail_refuse(action, call, "use of a static key at", p, "one that is off", "one that is on");
+	return 0;
+}

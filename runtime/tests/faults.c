@@ -4,9 +4,13 @@
 #include <linux/device.h>
 #include <linux/kobject.h>
 #include <linux/mutex.h>
+#include <linux/rtnetlink.h>
 #include <linux/sched.h>
 #include <linux/sort.h>
+#include <linux/spinlock.h>
 #include <linux/string.h>
+#include <net/net_namespace.h>
+#include <net/rtnetlink.h>
 
 #include "test.h"
 
@@ -78,9 +82,41 @@ static noinline void prepares(void)
 	reads();
 }
 
+/* With a semaphore that is a variable of the kernel; if it stayed taken, the next one would wait for ever. */
+static noinline void unregisters(void)
+{
+	unregister_pernet_subsys((struct pernet_operations *)bad_address);
+	nothing = 0;
+}
+
+/* The same with mutexes, one of which a function takes that is called. */
+static noinline void unlinks(void)
+{
+	rtnl_link_unregister((struct rtnl_link_ops *)bad_address);
+	nothing = 0;
+}
+
+static raw_spinlock_t taken;
+
+/* Waits in the kernel for what is never released. */
+static noinline void waits(void)
+{
+	raw_spin_lock(&taken);
+	nothing = 0;
+}
+
+/* No address with code. */
+static noinline void jumps(void)
+{
+	((void (*)(void))bad_address)();
+	nothing = 0;
+}
+
 static bool each_ends(void)
 {
-	static void (*const functions[])(void) = { reads, locks, names, duplicates, completes, sorts, prepares };
+	static void (*const functions[])(void) = {
+		reads, locks, names, duplicates, completes, sorts, prepares, unregisters, unlinks, jumps,
+	};
 	static const unsigned long addresses[] = { NOWHERE, USERS, HOLE };
 	unsigned int i, j;
 
@@ -95,6 +131,17 @@ static bool each_ends(void)
 	return true;
 }
 
+static bool wait_ends(void)
+{
+	bool well;
+
+	raw_spin_lock_init(&taken);
+	raw_spin_lock(&taken);
+	well = test_ends(waits);
+	raw_spin_unlock(&taken);
+	return well;
+}
+
 void test_faults(void)
 {
 	static const struct guardrail_module module = {
@@ -105,8 +152,15 @@ void test_faults(void)
 	if (EXPECT(test_set_parameter("policy", "fail"))) {
 		EXPECT(test_ends(divides));
 		EXPECT(each_ends());
+		if (EXPECT(rtnl_trylock()))
+			rtnl_unlock();
 		EXPECT(test_set_parameter("policy", "log"));
 	}
-	guardrail_module_leave(&module);
 	test_result("faults in entries", true);
+	if (EXPECT(test_set_parameter("policy", "fail") && test_set_parameter("watchdog", "1"))) {
+		EXPECT(wait_ends());
+		EXPECT(test_set_parameter("watchdog", "0") && test_set_parameter("policy", "log"));
+	}
+	guardrail_module_leave(&module);
+	test_result("waits in the kernel without an end", true);
 }
