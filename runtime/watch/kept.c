@@ -62,7 +62,7 @@ static s32 number_at(const u8 *bytes)
 	return number;
 }
 
-/* The variable whose address the code before a call loads; 0 where it is none. */
+/* The variable whose address the code before a call loads; 0 where there is no such address. */
 static unsigned long argument_of(const struct piece *piece, unsigned long call)
 {
 	unsigned long i;
