@@ -296,3 +296,19 @@ GUARDRAIL_CUSTOM(text_new)
 
 	return p && text_length(p, MOST_TEXT, &length) ? guardrail_give(action->domain, p, length + 1, size_of(action, call)) : 0;
 }
+
+/*
+ * A text to print, with so many arguments up to its format: formatted to nowhere first, since a fault of the function that
+ * prints would keep its processor from printing again.
+ */
+GUARDRAIL_CUSTOM(format)
+{
+	unsigned long p = object_of(action, call), length;
+	union guardrail_text_args args;
+
+	if (!p || !guardrail_text_at(action, call, p, MOST_TEXT, &length))
+		return 0;
+	guardrail_text_args(call, size_of(action, call), &args);
+	vsnprintf(NULL, 0, (const char *)p, args.list);
+	return 0;
+}
