@@ -122,7 +122,7 @@ static void step_back(struct pt_regs *regs)
 static noinline void go_on(unsigned long ip, unsigned long domain, const char *what, unsigned long at, const struct guardrail_kept *kept)
 {
 	if (!guardrail_is_guarded(at))
-		pr_err("fault in %pS, which domain %lu called\n", (void *)at, domain);
+		pr_err_ratelimited("fault in %pS, which domain %lu called\n", (void *)at, domain);
 	if (kept)
 		guardrail_kept_release(kept);
 	guardrail_faulted(domain, what, ip);
