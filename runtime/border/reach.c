@@ -148,6 +148,14 @@ static bool search_all(struct search *search)
 	       find_received(search, true, false) || find_arguments(search, true, true) || find_received(search, true, true);
 }
 
+/* A search has found the pointer a short time ago. */
+static bool is_fresh(const struct guardrail_receipts *of, unsigned long p)
+{
+	unsigned int place = hash_long(p, ilog2(REACHED));
+
+	return READ_ONCE(of->reached[place]) == p && time_before(jiffies, READ_ONCE(of->until[place]));
+}
+
 bool guardrail_reaches(u32 domain, unsigned long p)
 {
 	struct search search = { .domain = domain, .budget = BUDGET };
@@ -156,7 +164,7 @@ bool guardrail_reaches(u32 domain, unsigned long p)
 
 	if (!of || p < KERNEL_HALF)
 		return false;
-	if (READ_ONCE(of->reached[place]) == p && time_before(jiffies, READ_ONCE(of->until[place])))
+	if (is_fresh(of, p))
 		return true;
 	if (guardrail_is_function(p))
 		search.wanted = (struct guardrail_region){ p, p + 1 };
@@ -228,17 +236,22 @@ static bool holds_part(u32 domain, unsigned long p, unsigned long n)
 	return some && !all;
 }
 
+/* What takes the longest comes last. */
 static bool may_use(u32 domain, unsigned long p, unsigned long n)
 {
-	return is_own(domain, p, n) || guardrail_reaches(domain, p) || holds_part(domain, p, n);
+	if (p + n > p && (has_tags(domain, p, n) || guardrail_on_stack(p, n)))
+		return true;
+	return guardrail_reaches(domain, p) || is_own(domain, p, n) || holds_part(domain, p, n);
 }
 
 static int require(const struct guardrail_action *action, const struct guardrail_call *call, bool own)
 {
+	const struct guardrail_receipts *of = guardrail_receipts_of(action->domain);
 	unsigned long p;
 
 	stop_dead(action, call);
-	if (!pointer_of(action, call, &p) || IS_ERR_VALUE(p))
+	/* What is asked for most is the kernel's, again and again, and to look whether it is the domain's own takes longer. */
+	if (!pointer_of(action, call, &p) || IS_ERR_VALUE(p) || (of && p >= KERNEL_HALF && is_fresh(of, p)))
 		return 0;
 	if (!(own ? may_use(action->domain, p, max(size_of(action, call), 1UL)) : guardrail_reaches(action->domain, p)))
 		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");
