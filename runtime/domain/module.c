@@ -19,6 +19,7 @@
 #include "domain/module.h"
 #include "domain/ops.h"
 #include "domain/registrations.h"
+#include "domain/stack.h"
 #include "rights/fields.h"
 #include "rights/received.h"
 #include "rights/references.h"
@@ -548,6 +549,7 @@ int guardrail_module_enter(const struct guardrail_module *guarded)
 		return PTR_ERR(entered);
 	if (!has_others(guarded->domain, NULL))
 		guardrail_revive(guarded->domain);
+	guardrail_stack_forget();
 	err = add(entered);
 	if (err) {
 		kfree(entered);

@@ -63,11 +63,101 @@ static bool is_spill(u32 words, unsigned long addr, unsigned long n, unsigned lo
 	return false;
 }
 
+/* Frames of a walk that can be remembered. */
+#define STEPS 10
+#define WALKS 8
+
+/**
+ * struct walk - A walk from one place of the stack to another, which found no word of interest.
+ * @sp: Where it began.
+ * @addr: What it looked for.
+ * @n: Bytes there.
+ * @loads: How many modules had entered.
+ * @steps: Number of frames.
+ * @slot: Where these return.
+ * @ip: To which addresses.
+ *
+ * Where each frame lies relative to the one before it, the addresses say all: the same walk would go the same way.
+ */
+struct walk {
+	unsigned long sp, addr, n;
+	unsigned int loads, steps;
+	unsigned long slot[STEPS], ip[STEPS];
+};
+static DEFINE_PER_CPU(struct walk[WALKS], walks);
+
+/* Another module may have other code at the same addresses. */
+static unsigned int loads;
+
+void guardrail_stack_forget(void)
+{
+	WRITE_ONCE(loads, loads + 1);
+}
+
+static struct walk *walk_of(unsigned long addr)
+{
+	return &(*this_cpu_ptr(&walks))[addr / sizeof(long) % WALKS];
+}
+
+/* True where the same walk was made before. */
+static bool is_known(unsigned long sp, unsigned long addr, unsigned long n)
+{
+	const struct walk *walk;
+	unsigned long flags;
+	unsigned int i;
+	bool same;
+
+	local_irq_save(flags);
+	walk = walk_of(addr);
+	same = walk->sp == sp && walk->addr == addr && walk->n == n && walk->loads == READ_ONCE(loads) && walk->steps;
+	/* The slots are above the stack pointer, and below the address. */
+	for (i = 0; same && i < walk->steps; i++)
+		same = READ_ONCE_NOCHECK(*(unsigned long *)walk->slot[i]) == walk->ip[i];
+	local_irq_restore(flags);
+	return same;
+}
+
+static void remember(const struct walk *walk)
+{
+	unsigned long flags;
+
+	if (!walk->steps || walk->steps > STEPS)
+		return;
+	local_irq_save(flags);
+	*walk_of(walk->addr) = *walk;
+	local_irq_restore(flags);
+}
+
+/* Adds the frame that a walk is at. Of one that lies where a register says, the addresses do not say all. */
+static void note_step(struct walk *walk, const struct unwind_state *state)
+{
+	struct unwind_state other = *state, same = *state;
+	unsigned long slot = state->sp - sizeof(long);
+
+	/* The frames of the walk itself are gone when the next one begins. */
+	if (slot < walk->sp)
+		return;
+	/* A tracer may have its own address there. */
+	if (walk->steps >= STEPS || state->regs || state->signal || READ_ONCE_NOCHECK(*(unsigned long *)slot) != state->ip) {
+		walk->steps = STEPS + 1;
+		return;
+	}
+	other.bp += THREAD_SIZE;
+	unwind_next_frame(&other);
+	unwind_next_frame(&same);
+	if (other.sp != same.sp || other.ip != same.ip) {
+		walk->steps = STEPS + 1;
+		return;
+	}
+	walk->slot[walk->steps] = slot;
+	walk->ip[walk->steps++] = state->ip;
+}
+
 /*
  * Walks the stack as the kernel's own traces do, up to the frame that holds the range. Most stores go to the innermost
  * frames, so that a few steps suffice. A walk that ends before, or that had to guess, decides nothing.
  */
-bool guardrail_returns_by(unsigned long addr, unsigned long n)
+static noinline bool walk_to(unsigned long addr, unsigned long n, struct walk *walk)
 {
 	struct unwind_state state;
 
@@ -83,6 +173,7 @@ bool guardrail_returns_by(unsigned long addr, unsigned long n)
 			return true;
 		if (addr + n <= begin)
 			return false;
+		note_step(walk, &state);
 		/* An address of return may be that of the next function. */
 		ip = unwind_get_return_address(&state) - !state.signal;
 		unwind_next_frame(&state);
@@ -92,6 +183,18 @@ bool guardrail_returns_by(unsigned long addr, unsigned long n)
 			return true;
 	}
 	return true;
+}
+
+bool guardrail_returns_by(unsigned long addr, unsigned long n)
+{
+	struct walk walk = { .sp = current_stack_pointer, .addr = addr, .n = n, .loads = READ_ONCE(loads) };
+
+	if (is_known(walk.sp, addr, n))
+		return false;
+	if (walk_to(addr, n, &walk))
+		return true;
+	remember(&walk);
+	return false;
 }
 
 bool guardrail_stack_ends(void)

@@ -16,6 +16,13 @@
 bool guardrail_on_stack(unsigned long addr, unsigned long n);
 
 /**
+ * guardrail_stack_forget() - Forget what is known of frames, since a module enters.
+ *
+ * Context: Any.
+ */
+void guardrail_stack_forget(void);
+
+/**
  * guardrail_returns_by() - Test for words of the current stack by which functions return.
  * @addr: First byte of a range on the current stack.
  * @n: Number of bytes.
