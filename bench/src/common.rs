@@ -172,12 +172,12 @@ impl Interval {
         Some(Interval { mean: mean.exp(), low: (mean - reach).exp(), high: (mean + reach).exp() })
     }
 
-    /// The arithmetic mean of several, each of `runs` pairs that do not depend on those of the others.
-    pub fn average(all: &[Interval], runs: usize) -> Option<Interval> {
+    /// The arithmetic mean of several that do not depend on each other.
+    pub fn average(all: &[Interval]) -> Option<Interval> {
         let n = all.len() as f64;
         let mean = all.iter().map(|one| one.mean).sum::<f64>() / n;
         let reach = all.iter().map(|one| ((one.high - one.low) / 2.0).powi(2)).sum::<f64>().sqrt() / n;
-        (!all.is_empty() && runs > 1).then_some(Interval { mean, low: mean - reach, high: mean + reach })
+        (!all.is_empty()).then_some(Interval { mean, low: mean - reach, high: mean + reach })
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
         // Two percent of spread, of three pairs: 4.303 * 2 / sqrt(3).
         assert!((wide.high - 1.05 - 0.05).abs() < 0.003, "{wide:?}");
         assert_eq!(Interval::of(&[1.0], &[1.0]), None);
-        let both = Interval::average(&[exact, wide], 3).unwrap();
+        let both = Interval::average(&[exact, wide]).unwrap();
         assert!((both.high - both.low) * 2.0 - (wide.high - wide.low) < 1e-9);
     }
 }

@@ -196,16 +196,15 @@ static bool has_tags(u32 domain, unsigned long p, unsigned long n)
 
 /*
  * True for memory of the domain's own: that it may write, where objects of its own lie, in its allocations, on its stacks. An
- * allocation counts up to where the allocator's piece of memory ends, since a driver has rights to parts of some.
+ * allocation counts up to where the allocator's piece of memory ends, since a driver has rights to parts of some. What takes
+ * the longest comes last, so slots of which each is the domain's and the current stack come before (may_use()).
  */
 static bool is_own(u32 domain, unsigned long p, unsigned long n)
 {
 	struct guardrail_region region;
 	unsigned long last = p + n - 1;
 
-	if (last < p)
-		return false;
-	if (has_tags(domain, p, n) || guardrail_on_stack(p, n) || guardrail_check_write(domain, p, n) ||
+	if (guardrail_check_write(domain, p, n) ||
 	    (guardrail_is_in_domain(domain, p) && guardrail_is_in_domain(domain, last)) ||
 	    (guardrail_on_stack_of(domain, p) && guardrail_on_stack_of(domain, last)))
 		return true;
@@ -236,12 +235,14 @@ static bool holds_part(u32 domain, unsigned long p, unsigned long n)
 	return some && !all;
 }
 
-/* What takes the longest comes last. */
 static bool may_use(u32 domain, unsigned long p, unsigned long n)
 {
-	if (p + n > p && (has_tags(domain, p, n) || guardrail_on_stack(p, n)))
+	/* Nothing of anyone's lies across the end of the address space. */
+	bool wraps = p + n - 1 < p;
+
+	if (!wraps && (has_tags(domain, p, n) || guardrail_on_stack(p, n)))
 		return true;
-	return guardrail_reaches(domain, p) || is_own(domain, p, n) || holds_part(domain, p, n);
+	return guardrail_reaches(domain, p) || (!wraps && is_own(domain, p, n)) || holds_part(domain, p, n);
 }
 
 static int require(const struct guardrail_action *action, const struct guardrail_call *call, bool own)

@@ -100,11 +100,9 @@ static unsigned long caller_of(struct pt_regs *regs, struct guardrail_kept *kept
 
 static bool is_code(unsigned long addr)
 {
-	char name[KSYM_SYMBOL_LEN];
+	unsigned long start, end;
 
-	/* What is in no symbol is printed as a number. */
-	sprint_symbol_no_offset(name, addr);
-	return strncmp(name, "0x", 2);
+	return guardrail_symbol_range(addr, &start, &end);
 }
 
 /* The kernel called an address without code, of which its tables say nothing: the fault is the caller's. */

@@ -3,7 +3,6 @@
  * Locks that a kernel function keeps which faulted; watch/kept.h describes them. Its code says which they are: a call of
  * mutex_lock() or down_write(), with the address of a variable as argument. The lock itself says whether the task holds it.
  */
-#include <linux/kallsyms.h>
 #include <linux/mutex.h>
 #include <linux/rtnetlink.h>
 #include <linux/rwsem.h>
@@ -11,6 +10,7 @@
 #include <linux/uaccess.h>
 
 #include "base/address.h"
+#include "base/symbols.h"
 #include "domain/locks.h"
 #include "watch/kept.h"
 
@@ -138,15 +138,12 @@ static void add_calls(struct guardrail_kept *kept, const struct piece *piece, bo
 
 void guardrail_kept_add(struct guardrail_kept *kept, unsigned long addr)
 {
-	char name[KSYM_SYMBOL_LEN], *place;
-	unsigned long offset, size;
+	unsigned long start, end;
 	struct piece piece;
 
-	sprint_symbol(name, addr);
-	place = strrchr(name, '+');
-	if (!place || sscanf(place, "+0x%lx/0x%lx", &offset, &size) != 2 || offset >= size)
+	if (!guardrail_symbol_range(addr, &start, &end))
 		return;
-	piece = (struct piece){ .at = addr - offset, .bytes = (const u8 *)(addr - offset), .n = min(size, (unsigned long)MAX_CODE) };
+	piece = (struct piece){ .at = start, .bytes = (const u8 *)start, .n = min(end - start, (unsigned long)MAX_CODE) };
 	add_calls(kept, &piece, false);
 }
 

@@ -1,7 +1,7 @@
 //! `bench/run guarded`: what a guarded driver costs, as instructions that the kernel executes for the same work, stock against guarded.
 //!
-//! Stock and guarded runs take turns, and each guarded run is compared with the stock one before it. Instructions are counted exactly, by the client `count`; what varies between runs is what the guest
-//! does: how many interrupts and packets the same amount of data comes in.
+//! Stock and guarded runs take turns, and each guarded run is compared with the stock one before it. Instructions are counted exactly, by
+//! the client `count`; what varies between runs is what the guest does: how many interrupts and packets the same amount of data comes in.
 
 mod run;
 mod table;

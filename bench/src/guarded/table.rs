@@ -41,6 +41,11 @@ fn percent(ratio: f64) -> f64 {
     100.0 * (ratio - 1.0)
 }
 
+/// An interval as percent more, in words.
+fn in_percent(more: Interval) -> String {
+    format!("{:.1} ({:.1} to {:.1})", percent(more.mean), percent(more.low), percent(more.high))
+}
+
 impl Table {
     /// A table without results. `what` says whose instructions are counted.
     pub fn new(kernel: &str, cpus: u8, what: &'static str) -> Table {
@@ -75,9 +80,7 @@ impl Table {
         );
         for row in &self.rows {
             let title = format!("{} ({})", row.workload.name, row.driver);
-            let spread = row.more().map_or("one run".to_owned(), |more| {
-                format!("{:.1} ({:.1} to {:.1})", percent(more.mean), percent(more.low), percent(more.high))
-            });
+            let spread = row.more().map_or("one run".to_owned(), in_percent);
             let paper: Vec<String> =
                 row.workload.paper.iter().map(|(driver, more)| format!("{driver} {more:.1}")).collect();
             let _ = writeln!(
@@ -91,12 +94,7 @@ impl Table {
         }
         if let Some((average, worst)) = self.overall() {
             for (title, more, paper) in [("average", average, "6.4"), ("worst", worst, "16.1")] {
-                let more = format!(
-                    "{:.1} ({:.1} to {:.1})",
-                    percent(more.mean),
-                    percent(more.low),
-                    percent(more.high)
-                );
+                let more = in_percent(more);
                 let _ = writeln!(text, "{title:<28} {:>12} {:>12} {more:>24}  {:<16} {paper}", "", "", "");
             }
         }
@@ -123,9 +121,8 @@ impl Table {
     /// Average and worst of all workloads.
     fn overall(&self) -> Option<(Interval, Interval)> {
         let all: Vec<Interval> = self.rows.iter().filter_map(Row::more).collect();
-        let runs = self.rows.iter().map(|row| row.guarded.len()).min()?;
         let worst = all.iter().copied().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
-        Some((Interval::average(&all, runs)?, worst))
+        Some((Interval::average(&all)?, worst))
     }
 
     /// The table as JSON for programs.
