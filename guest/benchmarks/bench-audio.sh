@@ -21,7 +21,7 @@ play() {
 
 step card find_card
 step prepare prepare
-step load play
-step loaded true
+step work play
+step worked true
 step "underruns-$(grep -c underrun /tmp/aplay.out)" true
 table_of_rights

@@ -13,7 +13,7 @@ move() {
 }
 
 step disk find_disk
-step load move
-step loaded true
+step work move
+step worked true
 table_of_rights
 step flush sync

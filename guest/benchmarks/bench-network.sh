@@ -46,5 +46,5 @@ step interface find_interface
 step up up
 step serve serve
 step listening listening "$(port)"
-[ -z "$CONTROL" ] || step load load
+[ -z "$CONTROL" ] || step work load
 step quit quit

@@ -42,8 +42,8 @@ check() { /sbin/e2fsck -f -n "$DISK"; }
 
 step disk find_disk
 step make make
-step load postmark_on_disk
-step loaded true
+step work postmark_on_disk
+step worked true
 step "requests-$requests" [ "$requests" -gt 0 ]
 table_of_rights
 step unmount unmount

@@ -24,8 +24,8 @@ figure() { grep "\"$1\":" /tmp/transfer | tail -n 1 | sed 's/[^0-9.]*\([0-9]*\).
 
 step interface find_interface
 step up up
-step load transfer
-step loaded true
+step work transfer
+step worked true
 step "moved-$(figure bytes)-$(figure packets)-$(figure lost_packets)" true
 table_of_rights
 step down ip link set "$INTERFACE" down

@@ -76,7 +76,7 @@ pub fn workload(
         figure = guest.serve(&control, || load.give(software, port, arguments.seconds))?;
     }
     let (run, processor) = guest.finish(setup, arguments)?;
-    let seconds = step_seconds(&run, "load");
+    let seconds = step_seconds(&run, "work");
     let figure = match (workload.load, figure) {
         (Some(_), None) => return Err("the guest never asked for its load".into()),
         (Some(_), Some(figure)) => figure,
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn numbers_are_read_from_steps() {
         let run =
-            json!({"steps": [{"name": "load", "seconds": 2.5}, {"name": "underruns-3", "seconds": 0.0}]});
-        assert_eq!(step_seconds(&run, "load"), 2.5);
+            json!({"steps": [{"name": "work", "seconds": 2.5}, {"name": "underruns-3", "seconds": 0.0}]});
+        assert_eq!(step_seconds(&run, "work"), 2.5);
         assert_eq!(measured(&run, "underruns-"), Some(3.0));
         assert_eq!(measured(&run, "read-"), None);
     }

@@ -67,7 +67,7 @@ pub fn workload(
     let mut command = process::guardrail()?;
     command
         .args(["profile", "--driver", driver, "--kernel", &arguments.common.kernel, "--client", "count"])
-        .args(["--workload", workload.script, "--from", "load", "--until", "loaded"])
+        .args(["--workload", workload.script, "--from", "work", "--until", "worked"])
         .args([
             "--smp",
             &arguments.common.smp.to_string(),
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn reports_are_read() {
-        let steps = ["load", "moved-2048-10-2", "rights-3-1-512"].map(|name| json!({ "name": name }));
+        let steps = ["work", "moved-2048-10-2", "rights-3-1-512"].map(|name| json!({ "name": name }));
         let report = json!({
             "run": { "outcome": "completed", "steps": steps },
             "clients": [{ "tables": [{
