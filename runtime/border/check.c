@@ -13,6 +13,7 @@
 #include "rights/mask.h"
 #include "rights/ranges.h"
 #include "rights/references.h"
+#include "rights/sent.h"
 #include "rights/table.h"
 
 DEFINE_PER_CPU(struct guardrail_slow_counts, guardrail_slow_counts);
@@ -25,7 +26,18 @@ static __always_inline bool is_in_use(unsigned long addr, unsigned long n)
 
 bool guardrail_may_write_stack(unsigned long addr, unsigned long n)
 {
-	return guardrail_on_stack(addr, n) && !is_in_use(addr, n) && !guardrail_returns_by(addr, n);
+	return guardrail_on_stack(addr, n) && !is_in_use(addr, n) && !guardrail_returns_by(addr, n, 0);
+}
+
+/* The memory of the packet that the driver is called with to send it: the first store there gives the right to it. */
+static bool is_sent(unsigned long addr, unsigned long n, unsigned long domain)
+{
+	const struct guardrail_record *record;
+
+	if (!test_bit(domain, &guardrail_senders))
+		return false;
+	record = guardrail_innermost();
+	return record && guardrail_sent_at(domain, record->call.args[0], addr, n);
 }
 
 static void check(unsigned long addr, unsigned long n, unsigned long domain, unsigned long ip)
@@ -48,6 +60,8 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
 		populate(tag_of(addr), tag_of(addr));
 		return;
 	}
+	if (is_sent(addr, n, domain))
+		return;
 	first = guardrail_first_denied(domain, addr, n);
 	/* File systems store to the page cache often; whether the target is a reference count takes a walk of all threads. */
 	if (first == addr + n || guardrail_is_thread_state(addr, n) || guardrail_domain_ops->may_store(domain, addr, n) ||
@@ -73,10 +87,16 @@ static __always_inline bool is_between(unsigned long addr, unsigned long n)
 
 void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
 {
-	unsigned long at = addr % GUARDRAIL_SLOT;
+	unsigned long at = addr % GUARDRAIL_SLOT, sp = current_stack_pointer;
 
+	/* The compiler would read the register again where it is used, and pushes lie between. */
+	OPTIMIZER_HIDE_VAR(sp);
 	this_cpu_inc(guardrail_slow_counts.write);
-	if (is_between(addr, size) && !is_in_use(addr, size) && !guardrail_returns_by(addr, size)) {
+	if (likely(guardrail_stored_before(addr, size, sp)) && !is_in_use(addr, size)) {
+		this_cpu_inc(guardrail_slow_counts.stack);
+		return;
+	}
+	if (is_between(addr, size) && !is_in_use(addr, size) && !guardrail_returns_by(addr, size, sp)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		populate(tag_of(addr), tag_of(addr));
 		return;

@@ -7,8 +7,6 @@
  * So this holds the domain to what lies near what it got, and not to what it got. Memory that was freed and allocated anew
  * still counts.
  */
-#include <linux/hash.h>
-#include <linux/jiffies.h>
 #include <linux/sched.h>
 
 #include "base/address.h"
@@ -36,8 +34,6 @@
 #define BUDGET 400000
 /* Entries of the task whose arguments count. */
 #define DEPTH 8
-/* How long the result of a search counts, in jiffies. */
-#define FRESH HZ
 
 /**
  * struct search - What is looked for.
@@ -105,6 +101,9 @@ static bool find_arguments(struct search *search, bool at, bool deeper)
 		unsigned long words = record->entry && record->entry->domain == search->domain ? record->entry->pointers : 0;
 		unsigned int i;
 
+		/* The domain chose them. */
+		if (words && guardrail_called_itself(record))
+			continue;
 		for_each_set_bit(i, &words, BITS_PER_LONG) {
 			unsigned long p = word_of(&record->call, i);
 
@@ -118,7 +117,7 @@ static bool find_arguments(struct search *search, bool at, bool deeper)
 /* The same for what was received; the results of calls come first, since they are fewer and last longer. */
 static bool find_received(struct search *search, bool at, bool deeper)
 {
-	struct guardrail_receipts *of = guardrail_receipts_of(search->domain);
+	struct guardrail_receipts *of = receipts_of(search->domain);
 	int i;
 
 	for (i = RECEIVED; of && i-- > 0;) {
@@ -148,19 +147,10 @@ static bool search_all(struct search *search)
 	       find_received(search, true, false) || find_arguments(search, true, true) || find_received(search, true, true);
 }
 
-/* A search has found the pointer a short time ago. */
-static bool is_fresh(const struct guardrail_receipts *of, unsigned long p)
-{
-	unsigned int place = hash_long(p, ilog2(REACHED));
-
-	return READ_ONCE(of->reached[place]) == p && time_before(jiffies, READ_ONCE(of->until[place]));
-}
-
 bool guardrail_reaches(u32 domain, unsigned long p)
 {
 	struct search search = { .domain = domain, .budget = BUDGET };
-	struct guardrail_receipts *of = guardrail_receipts_of(domain);
-	unsigned int place = hash_long(p, ilog2(REACHED));
+	struct guardrail_receipts *of = receipts_of(domain);
 
 	if (!of || p < KERNEL_HALF)
 		return false;
@@ -170,13 +160,14 @@ bool guardrail_reaches(u32 domain, unsigned long p)
 		search.wanted = (struct guardrail_region){ p, p + 1 };
 	else if (!guardrail_region_of(p, &search.wanted))
 		return false;
-	/* That lasts only as long as the entry. */
-	if (find_arguments(&search, false, false))
-		return true;
-	if (!search_all(&search))
+	/* What only an argument leads to counts as long as the entry. */
+	if (find_arguments(&search, false, false)) {
+		if (!guardrail_was_received(of, p))
+			return true;
+	} else if (!search_all(&search)) {
 		return false;
-	WRITE_ONCE(of->until[place], jiffies + FRESH);
-	WRITE_ONCE(of->reached[place], p);
+	}
+	reached_now(of, p);
 	return true;
 }
 
@@ -191,6 +182,21 @@ static bool has_tags(u32 domain, unsigned long p, unsigned long n)
 		if (value <= 0 || (value != GUARDRAIL_CONFLICT && (u32)value >> 4 != domain))
 			return false;
 	}
+	return true;
+}
+
+/* The same for fewer slots than a page has tags, and true only where the rights to each are the domain's alone. */
+static __always_inline bool has_words(u32 domain, unsigned long p, unsigned long n)
+{
+	unsigned long tag = tag_of(p), end = tag_of(p + n - 1) + 1, word;
+	const u64 of = EIGHT(GUARDRAIL_TAG(domain, 0)), high = EIGHT(0xf0);
+
+	for (; tag + 8 <= end; tag += 8)
+		if (!load_word(tag, &word) || (word ^ of) & high)
+			return false;
+	for (; tag < end; tag++)
+		if (tag_peek(tag) >> 4 != domain)
+			return false;
 	return true;
 }
 
@@ -245,38 +251,49 @@ static bool may_use(u32 domain, unsigned long p, unsigned long n)
 	return guardrail_reaches(domain, p) || (!wraps && is_own(domain, p, n)) || holds_part(domain, p, n);
 }
 
-static int require(const struct guardrail_action *action, const struct guardrail_call *call, bool own)
+void guardrail_require_ref(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, unsigned long n)
 {
-	const struct guardrail_receipts *of = guardrail_receipts_of(action->domain);
-	unsigned long p;
+	const struct guardrail_receipts *of = receipts_of(action->domain);
 
 	stop_dead(action, call);
-	/* What is asked for most is the kernel's, again and again, and to look whether it is the domain's own takes longer. */
-	if (!pointer_of(action, call, &p) || IS_ERR_VALUE(p) || (of && p >= KERNEL_HALF && is_fresh(of, p)))
-		return 0;
-	if (!(own ? may_use(action->domain, p, max(size_of(action, call), 1UL)) : guardrail_reaches(action->domain, p)))
+	if (!p || IS_ERR_VALUE(p) || (of && p >= KERNEL_HALF && is_fresh(of, p)))
+		return;
+	if (!may_use(action->domain, p, max(n, 1UL)))
 		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");
+}
+
+static noinline int require_ref(const struct guardrail_action *action, const struct guardrail_call *call)
+{
+	unsigned long p;
+
+	if (likely(usual_pointer(action, call, &p) && !READ_ONCE(guardrail_dead_domains)) && p >= KERNEL_HALF &&
+	    action->size.kind == GUARDRAIL_VALUE_CONST && action->size.constant < PAGE_SIZE &&
+	    has_words(action->domain, p, max_t(unsigned long, action->size.constant, 1)))
+		return 0;
+	stop_dead(action, call);
+	if (pointer_of(action, call, &p))
+		guardrail_require_ref(action, call, p, size_of(action, call));
 	return 0;
 }
 
-/* Memory of the domain's own with as many bytes as the value says, or what it can have come by. */
+/*
+ * Memory of the domain's own with as many bytes as the value says, or what it can have come by. What is asked for most is the
+ * kernel's, again and again; then what lies in slots that are all the domain's.
+ */
 GUARDRAIL_CUSTOM(require_ref)
 {
-	unsigned long p;
-
-	/* The usual case: every slot is the domain's. */
-	if (likely(usual_pointer(action, call, &p) && p >= KERNEL_HALF && tag_peek(tag_of(p)) == WRITABLE(action->domain)) &&
-	    likely(action->size.kind == GUARDRAIL_VALUE_CONST && action->size.constant < PAGE_SIZE &&
-		   has_tags(action->domain, p, max_t(unsigned long, action->size.constant, 1))) &&
-	    likely(!READ_ONCE(guardrail_dead_domains)))
-		return 0;
-	return require(action, call, true);
+	return likely(is_reached(action, call, 0)) ? 0 : require_ref(action, call);
 }
 
 /* What only the kernel makes: the domain can have come by it, but cannot have it in its own memory. */
 GUARDRAIL_CUSTOM(require_kernels)
 {
-	return require(action, call, false);
+	unsigned long p;
+
+	stop_dead(action, call);
+	if (pointer_of(action, call, &p) && !IS_ERR_VALUE(p) && !guardrail_reaches(action->domain, p))
+		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");
+	return 0;
 }
 
 /* The domain has received a pointer. */

@@ -3,7 +3,39 @@
 #ifndef GUARDRAIL_BORDER_REACH_H
 #define GUARDRAIL_BORDER_REACH_H
 
-#include "base/kernel.h"
+#include "border/action.h"
+#include "rights/received.h"
+
+/**
+ * is_reached() - Test for the usual case of a reference: a search has found it a short time ago.
+ * @action: Action that requires it.
+ * @call: Call registers.
+ * @as: What it has to be: 0, REACHED_DEVICE or REACHED_NAPI.
+ *
+ * Return: False in all other cases, and while a domain is dead.
+ */
+static __always_inline bool is_reached(const struct guardrail_action *action, const struct guardrail_call *call, unsigned int as)
+{
+	const struct guardrail_receipts *of = receipts_of(action->domain);
+	unsigned long p;
+
+	if (!of || action->when != GUARDRAIL_ALWAYS || action->pointer.kind != GUARDRAIL_VALUE_WORD)
+		return false;
+	/* What was noted is neither NULL nor an error. */
+	p = word_of(call, action->pointer.word);
+	return is_fresh(of, p + as) && !READ_ONCE(guardrail_dead_domains);
+}
+
+/**
+ * guardrail_require_ref() - Require memory of the domain's own, or what it can have come by.
+ * @action: The action.
+ * @call: Call registers.
+ * @p: Its first byte; nothing is required of NULL and errors.
+ * @n: As many bytes as memory of the domain's own has to have.
+ *
+ * Context: That of the entry. May not return.
+ */
+void guardrail_require_ref(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, unsigned long n);
 
 /**
  * guardrail_reaches() - Test whether a domain can have come by a pointer.

@@ -3,6 +3,7 @@
 #include "classes/classes.h"
 #include "classes/fs_cache.h"
 #include "classes/rhash.h"
+#include "rights/sent.h"
 
 void __init guardrail_classes_register(void)
 {
@@ -19,5 +20,5 @@ void __init guardrail_classes_register(void)
 
 bool guardrail_may_store(u32 domain, unsigned long addr, unsigned long n)
 {
-	return guardrail_is_fs_cache(domain, addr, n) || guardrail_is_bucket(domain, addr, n);
+	return guardrail_is_fs_cache(domain, addr, n) || guardrail_is_bucket(domain, addr, n) || guardrail_sent_store(domain, addr, n);
 }

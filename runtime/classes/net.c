@@ -11,6 +11,7 @@
 #include "rights/buffer.h"
 #include "rights/memory.h"
 #include "rights/object.h"
+#include "rights/sent.h"
 #include "rights/skb.h"
 
 /* The size of a packet's memory: the data and the info behind it. */
@@ -30,8 +31,9 @@ static int give_memory(u32 domain, const struct sk_buff *skb)
 {
 	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
 
-	if (is_buffer_of_packet(domain, head) || (is_writable(domain, head) && is_writable(domain, head + size - 1)) ||
-	    buffer_arrives(domain, head, size))
+	sent_ends(domain, skb);
+	if (likely(buffer_arrives(domain, head, size)) || is_buffer_of_packet(domain, head) ||
+	    (is_writable(domain, head) && is_writable(domain, head + size - 1)))
 		return 0;
 	return guardrail_grant_fresh(domain, head, size);
 }
@@ -39,7 +41,7 @@ static int give_memory(u32 domain, const struct sk_buff *skb)
 /* Revokes the memory of a packet. */
 static __always_inline void clear_memory(u32 domain, const struct sk_buff *skb)
 {
-	if (!buffer_ends(domain, (unsigned long)skb->head, memory_of(skb)))
+	if (!sent_ends(domain, skb) && !buffer_ends(domain, (unsigned long)skb->head, memory_of(skb)))
 		guardrail_revoke(domain, (unsigned long)skb->head, memory_of(skb));
 }
 
@@ -136,15 +138,16 @@ GUARDRAIL_CUSTOM(skb_gone)
 	unsigned long p;
 
 	/*
-	 * Mostly the memory is in one piece and the driver has written nothing of it. Then exchanging the tags is all.
+	 * Mostly the memory is in one piece. Then exchanging the tags is nearly all.
 	 */
 	if (likely(usual_pointer(action, call, &p) && !READ_ONCE(guardrail_dead_domains) && is_usual_skb(action->domain, p))) {
 		struct sk_buff *skb = (struct sk_buff *)p;
 
-		if (likely(refcount_read(&skb->users) == 1 && !skb_shinfo(skb)->nr_frags &&
-			   buffer_ends(action->domain, (unsigned long)skb->head, memory_of(skb)) &&
-			   skb_exchange(action->domain, p, NULL, false)))
-			return 0;
+		if (likely(refcount_read(&skb->users) == 1 && !skb_shinfo(skb)->nr_frags)) {
+			clear_memory(action->domain, skb);
+			if (likely(skb_goes(action->domain, p)))
+				return 0;
+		}
 	}
 	return skb_gone(action, call);
 }
@@ -156,17 +159,8 @@ GUARDRAIL_CUSTOM(skb_gone)
 GUARDRAIL_CUSTOM(skb_send)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
-	unsigned long head, size;
-	int err;
 
-	if (!skb)
-		return 0;
-	head = (unsigned long)skb->head;
-	if (!skb_cloned(skb))
-		return guardrail_grant_fresh(action->domain, head, memory_of(skb));
-	size = skb_tail_pointer(skb) - skb->head;
-	err = guardrail_grant_fresh(action->domain, head, size);
-	return err ?: guardrail_grant_fresh(action->domain, (unsigned long)skb_shinfo(skb), sizeof(struct skb_shared_info));
+	return skb ? guardrail_sent_begins(action->domain, skb) : 0;
 }
 
 /*
@@ -306,9 +300,12 @@ GUARDRAIL_CUSTOM(ethtool_regs)
 GUARDRAIL_CUSTOM(ethtool_rxfh)
 {
 	struct net_device *dev = (struct net_device *)call->args[0];
-	const struct ethtool_ops *ops = dev->ethtool_ops;
+	const struct ethtool_ops *ops;
 	int err;
 
+	if (!applies(action, call))
+		return 0;
+	ops = dev->ethtool_ops;
 	if (!__builtin_types_compatible_p(typeof(ops->get_rxfh), int (*)(struct net_device *, u32 *, u8 *, u8 *)))
 		return 0;
 	err = guardrail_lend(action->domain, call->args[1], ops->get_rxfh_indir_size ? 4UL * ops->get_rxfh_indir_size(dev) : 0);

@@ -189,6 +189,11 @@ static __always_inline bool is_own_call(const struct guardrail_record *record)
 	return previous && record->entry && previous->entry && previous->entry->domain == record->entry->domain;
 }
 
+bool guardrail_called_itself(const struct guardrail_record *record)
+{
+	return is_own_call(record) && guardrail_is_in_domain(record->entry->domain, record->call.caller);
+}
+
 /* Records an entry of the current task; false where there is no memory for a note. */
 static __always_inline bool push(struct guardrail_record *record, bool callers_stack)
 {
@@ -232,11 +237,13 @@ static __always_inline bool is_refused(const struct guardrail_entry *entry)
 	return is_dead(entry->domain) || (static_branch_unlikely(&guardrail_keeps) && guardrail_is_kept(entry->domain, entry));
 }
 
-/* Notes the arguments that the domain may pass back. */
+/* Notes the arguments that the domain may pass back: of those that the kernel passed. */
 static __always_inline void receive(const struct guardrail_entry *entry, const struct guardrail_record *record)
 {
 	unsigned long words = entry->kept;
 
+	if (words && guardrail_called_itself(record))
+		return;
 	for (; words; words &= words - 1)
 		guardrail_receive(entry->domain, ((const unsigned long *)&record->call)[__ffs(words)], GUARDRAIL_FROM_ENTRY);
 }

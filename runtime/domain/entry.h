@@ -67,6 +67,17 @@ void guardrail_entry_exit(void);
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record);
 
 /**
+ * guardrail_called_itself() - Test for an entry that the module called itself, by a pointer.
+ * @record: Record of the entry.
+ *
+ * Its arguments are the module's choice.
+ *
+ * Context: Any but NMI.
+ * Return: True for one; false where the kernel called it, also on behalf of the module.
+ */
+bool guardrail_called_itself(const struct guardrail_record *record);
+
+/**
  * guardrail_innermost() - Find the innermost entry of the current task.
  *
  * Context: Any but NMI.

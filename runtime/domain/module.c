@@ -22,6 +22,7 @@
 #include "domain/stack.h"
 #include "rights/fields.h"
 #include "rights/received.h"
+#include "rights/sent.h"
 #include "rights/references.h"
 #include "rights/skb.h"
 #include "rights/walk.h"
@@ -264,6 +265,7 @@ static void end_domain(const struct guardrail_module *guarded)
 	guardrail_irqs_forget(guarded->domain);
 	guardrail_frames_forget(guarded->domain);
 	guardrail_received_clear(guarded->domain);
+	guardrail_sent_clear(guarded->domain);
 }
 
 static int set_ranges(u32 domain, const struct guardrail_range *ranges, u64 n)

@@ -73,15 +73,17 @@ static bool is_spill(u32 words, unsigned long addr, unsigned long n, unsigned lo
  * @addr: What it looked for.
  * @n: Bytes there.
  * @loads: How many modules had entered.
+ * @store_sp: Where a store of guarded code began that made it; 0 for none.
  * @steps: Number of frames.
+ * @from: The first of them that is above @store_sp.
  * @slot: Where these return.
  * @ip: To which addresses.
  *
  * Where each frame lies relative to the one before it, the addresses say all: the same walk would go the same way.
  */
 struct walk {
-	unsigned long sp, addr, n;
-	unsigned int loads, steps;
+	unsigned long sp, addr, n, store_sp;
+	unsigned int loads, steps, from;
 	unsigned long slot[STEPS], ip[STEPS];
 };
 static DEFINE_PER_CPU(struct walk[WALKS], walks);
@@ -99,30 +101,46 @@ static struct walk *walk_of(unsigned long addr)
 	return &(*this_cpu_ptr(&walks))[addr / sizeof(long) % WALKS];
 }
 
-/* True where the same walk was made before. */
-static bool is_known(unsigned long sp, unsigned long addr, unsigned long n)
+static void is_of_store(struct walk *walk, unsigned long store_sp)
 {
-	const struct walk *walk;
+	walk->store_sp = store_sp;
+	for (walk->from = 0; walk->from < walk->steps && walk->slot[walk->from] < store_sp; walk->from++)
+		;
+}
+
+/* True where the same walk was made before, or the same store, which begins at @store_sp if that is not 0. */
+static __always_inline bool is_known(unsigned long sp, unsigned long addr, unsigned long n, unsigned long store_sp)
+{
 	unsigned long flags;
+	struct walk *walk;
 	unsigned int i;
 	bool same;
 
 	local_irq_save(flags);
 	walk = walk_of(addr);
-	same = walk->sp == sp && walk->addr == addr && walk->n == n && walk->loads == READ_ONCE(loads) && walk->steps;
-	/* The slots are above the stack pointer, and below the address. */
-	for (i = 0; same && i < walk->steps; i++)
+	same = (sp ? walk->sp == sp : walk->store_sp == store_sp) && walk->addr == addr && walk->n == n && walk->loads == READ_ONCE(loads) &&
+	       walk->steps;
+	/* The slots are above the stack pointer, and below the address. A store may ask in another way than then. */
+	for (i = sp ? 0 : walk->from; same && i < walk->steps; i++)
 		same = READ_ONCE_NOCHECK(*(unsigned long *)walk->slot[i]) == walk->ip[i];
+	if (same && sp)
+		is_of_store(walk, store_sp);
 	local_irq_restore(flags);
 	return same;
 }
 
-static void remember(const struct walk *walk)
+bool guardrail_stored_before(unsigned long addr, unsigned long n, unsigned long store_sp)
+{
+	return is_known(0, addr, n, store_sp);
+}
+
+static void remember(struct walk *walk)
 {
 	unsigned long flags;
 
 	if (!walk->steps || walk->steps > STEPS)
 		return;
+	is_of_store(walk, walk->store_sp);
 	local_irq_save(flags);
 	*walk_of(walk->addr) = *walk;
 	local_irq_restore(flags);
@@ -185,24 +203,47 @@ static noinline bool walk_to(unsigned long addr, unsigned long n, struct walk *w
 	return true;
 }
 
-bool guardrail_returns_by(unsigned long addr, unsigned long n)
+static noinline bool look(unsigned long sp, unsigned long addr, unsigned long n, unsigned long store_sp)
 {
-	struct walk walk = { .sp = current_stack_pointer, .addr = addr, .n = n, .loads = READ_ONCE(loads) };
+	struct walk walk = { .sp = sp, .addr = addr, .n = n, .store_sp = store_sp, .loads = READ_ONCE(loads) };
 
-	if (is_known(walk.sp, addr, n))
-		return false;
 	if (walk_to(addr, n, &walk))
 		return true;
 	remember(&walk);
 	return false;
 }
 
+bool guardrail_returns_by(unsigned long addr, unsigned long n, unsigned long store_sp)
+{
+	unsigned long sp = current_stack_pointer;
+
+	return !is_known(sp, addr, n, store_sp) && look(sp, addr, n, store_sp);
+}
+
+/* Where the room on a stack of interrupts of this CPU begins, and its size: that of the smallest such stack. */
+static DEFINE_PER_CPU(unsigned long, roomy);
+#define ROOMY (IRQ_STACK_SIZE - LEAST)
+
+/* The same for a stack that is not the task's. */
+static noinline bool ends(unsigned long sp)
+{
+	struct stack_info info;
+
+	if (!guardrail_stack_of(sp, &info))
+		return false;
+	if (info.type == STACK_TYPE_IRQ)
+		this_cpu_write(roomy, (unsigned long)info.begin + LEAST);
+	return sp - (unsigned long)info.begin < LEAST;
+}
+
 bool guardrail_stack_ends(void)
 {
 	unsigned long sp = current_stack_pointer, stack = (unsigned long)task_stack_page(current);
-	struct stack_info info;
 
 	if (sp - stack < THREAD_SIZE)
 		return sp - stack < LEAST;
-	return guardrail_stack_of(sp, &info) && sp - (unsigned long)info.begin < LEAST;
+	/* Stacks of interrupts stay where they are. */
+	if (likely(sp - this_cpu_read(roomy) < ROOMY))
+		return false;
+	return ends(sp);
 }

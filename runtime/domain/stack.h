@@ -26,6 +26,7 @@ void guardrail_stack_forget(void);
  * guardrail_returns_by() - Test for words of the current stack by which functions return.
  * @addr: First byte of a range on the current stack.
  * @n: Number of bytes.
+ * @store_sp: The stack pointer of the caller, if it allows stores for which this is false; else 0.
  *
  * These are return addresses, registers that functions of guarded modules have saved, the frames of thunks, and the registers
  * of an interrupted function.
@@ -33,7 +34,21 @@ void guardrail_stack_forget(void);
  * Context: Any but NMI.
  * Return: True where the range has such a word, or where that is not known.
  */
-bool guardrail_returns_by(unsigned long addr, unsigned long n);
+bool guardrail_returns_by(unsigned long addr, unsigned long n, unsigned long store_sp);
+
+/**
+ * guardrail_stored_before() - Test for a store to the stack that was allowed before.
+ * @addr: First byte.
+ * @n: Number of bytes.
+ * @store_sp: Stack pointer of the caller.
+ *
+ * All functions below the address return to where they did then. The records of entries lie in the frames of their thunks, so
+ * the same entries are there as well.
+ *
+ * Context: Any but NMI.
+ * Return: True where guardrail_returns_by() was false.
+ */
+bool guardrail_stored_before(unsigned long addr, unsigned long n, unsigned long store_sp);
 
 /**
  * guardrail_stack_ends() - Test for the end of the current stack.

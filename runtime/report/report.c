@@ -142,7 +142,7 @@ static void print_target(unsigned long addr)
 		const char *what = "outside of the part in use by this code";
 
 		if (guardrail_on_stack(addr, 1))
-			what = guardrail_returns_by(addr, 1) ? "where functions keep what they return by" : "in the part in use by this code";
+			what = guardrail_returns_by(addr, 1, 0) ? "where functions keep what they return by" : "in the part in use by this code";
 		pr_err("target: the current stack of %s[%d], from %px to %px, %s%s\n", current->comm, task_pid_nr(current), info.begin, info.end,
 		       use ? "where the kernel has " : what, use ?: "");
 		return;

@@ -16,8 +16,11 @@
 #include "rights/tag.h"
 
 #define BUFFER_WORD (8UL * GUARDRAIL_SLOT)
-/* Smaller buffers are as quick to grant, and drivers copy short packets to those of 1 KiB. */
-#define BUFFER_LEAST 1536
+/* The smallest buffer of a packet, and of the domain's own, which it mostly writes itself. */
+#define BUFFER_LEAST 256
+#define BUFFER_LEAST_OWN 1536
+/* Headers of a packet lie this near to the begin of its buffer. */
+#define BUFFER_HEADERS (2 * BUFFER_WORD)
 /* No buffer reaches over pages of the table. */
 #define BUFFER_MOST (PAGE_SIZE * GUARDRAIL_SLOT)
 
@@ -114,7 +117,7 @@ static __always_inline bool buffer_exchange(unsigned long p, unsigned long n, u6
  */
 static __always_inline bool buffer_begins(u32 domain, unsigned long p, unsigned long n)
 {
-	return buffer_exchange(p, n, 0, buffer_owned(domain), 0, buffer_last(domain));
+	return n >= BUFFER_LEAST_OWN && buffer_exchange(p, n, 0, buffer_owned(domain), 0, buffer_last(domain));
 }
 
 /**
@@ -154,6 +157,38 @@ static __always_inline bool buffer_moves(u32 domain, unsigned long p, unsigned l
 static __always_inline bool buffer_ends(u32 domain, unsigned long p, unsigned long n)
 {
 	return buffer_exchange(p, n, buffer_of_packet(domain), 0, buffer_last(domain), 0);
+}
+
+/**
+ * buffer_has() - Test for a range in a packet's buffer, where short packets are copied to.
+ * @domain: The domain.
+ * @p: First byte of the range.
+ * @n: Number of bytes.
+ *
+ * Return: True where all of it lies in such a buffer; false decides nothing.
+ */
+static __always_inline bool buffer_has(u32 domain, unsigned long p, unsigned long n)
+{
+	unsigned long tag = tag_of(p) & ~7UL, last = tag_of(p + n - 1) & ~7UL, at = tag, word;
+
+	if (p < KERNEL_HALF || n > PAGE_SIZE || (tag ^ last) & PAGE_MASK)
+		return false;
+	for (;; at -= 8) {
+		if (!load_word(at, &word))
+			return false;
+		if (word == buffer_of_packet(domain))
+			break;
+		if (word || at % PAGE_SIZE == 0 || tag - at >= BUFFER_HEADERS / GUARDRAIL_SLOT)
+			return false;
+	}
+	/* Between the marks there are none. */
+	for (at = tag + 8; at <= last; at += 8) {
+		if (!load_word(at, &word))
+			return false;
+		if (word)
+			return at == last && word == buffer_last(domain);
+	}
+	return true;
 }
 
 /**

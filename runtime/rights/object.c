@@ -12,6 +12,7 @@
 #include "rights/kinds.h"
 #include "rights/object.h"
 #include "rights/ranges.h"
+#include "rights/received.h"
 #include "rights/skb.h"
 #include "rights/table.h"
 
@@ -137,6 +138,8 @@ static void drop(unsigned int bucket, struct record *record)
 
 	lockdep_assert_held(&part->lock);
 	__hlist_del(&record->node);
+	if (record->type == GUARDRAIL_TYPE_NAPI && receipts_of(record->domain))
+		reached_no_more(receipts_of(record->domain), record->addr + REACHED_NAPI);
 	part->n_records--;
 	count_owned(record, false);
 	if (part->n_free == MAX_FREE) {
@@ -310,6 +313,9 @@ int guardrail_object_state(u32 domain, unsigned long p, u32 type)
 	record = find(p, domain, GUARDRAIL_OBJECT);
 	if (record && record->type == type)
 		state = record->state;
+	/* What drivers ask for most often. To end the object takes the lock, and forgets this. */
+	if (record && record->type == type && type == GUARDRAIL_TYPE_NAPI && receipts_of(domain))
+		reached_now(receipts_of(domain), p + REACHED_NAPI);
 	spin_unlock_irqrestore(lock_of(bucket), flags);
 	return state;
 }

@@ -6,6 +6,9 @@
 #ifndef GUARDRAIL_RIGHTS_RECEIVED_H
 #define GUARDRAIL_RIGHTS_RECEIVED_H
 
+#include <linux/hash.h>
+#include <linux/jiffies.h>
+
 #include "base/kernel.h"
 
 /* Pointers of a domain; a new one may replace an old one of the same source. */
@@ -15,31 +18,105 @@
 #define RECEIVED (2 * RECEIVED_SOURCE)
 /* Addresses of which a search has shown that the domain may pass them. */
 #define REACHED 1024
+/* How long the result of a search counts, in jiffies. */
+#define FRESH HZ
+
+/**
+ * struct guardrail_reached - An address that a search has found.
+ * @p: The address.
+ * @until: Until when it counts, in jiffies.
+ */
+struct guardrail_reached {
+	unsigned long p, until;
+};
 
 /**
  * struct guardrail_receipts - What one domain has received.
  * @pointers: The pointers in sets; 0 where a place is free.
- * @reached: Addresses that a search has found, each in the place of its hash.
- * @until: Until when they count, in jiffies.
+ * @reached: What searches have found, each in the place of its hash.
  * @next: The place of a full set that is used next.
  *
  * All are changed without a lock, each by one store: a pointer that is lost is received again.
  */
 struct guardrail_receipts {
 	unsigned long pointers[RECEIVED];
-	unsigned long reached[REACHED];
-	unsigned long until[REACHED];
+	struct guardrail_reached reached[REACHED];
 	unsigned int next;
 };
 
+/* By domain: made with its first module. */
+extern struct guardrail_receipts *guardrail_receipts[GUARDRAIL_DOMAINS];
+
 /**
- * guardrail_receipts_of() - Find what a domain has received.
+ * receipts_of() - Find what a domain has received.
  * @domain: A valid domain.
  *
  * Context: Any.
  * Return: It; NULL before guardrail_received_prepare().
  */
-struct guardrail_receipts *guardrail_receipts_of(u32 domain);
+static __always_inline struct guardrail_receipts *receipts_of(u32 domain)
+{
+	return READ_ONCE(guardrail_receipts[domain]);
+}
+
+/**
+ * is_fresh() - Test for an address that a search has found a short time ago.
+ * @of: What the domain has received.
+ * @p: The address.
+ *
+ * Context: Any.
+ * Return: True where one has.
+ */
+static __always_inline bool is_fresh(const struct guardrail_receipts *of, unsigned long p)
+{
+	const struct guardrail_reached *reached = &of->reached[hash_long(p, ilog2(REACHED))];
+
+	return READ_ONCE(reached->p) == p && (long)(jiffies - READ_ONCE(reached->until)) < 0;
+}
+
+/* Added to an address in struct guardrail_reached: it is that of a device, or of a NAPI instance of the domain. */
+#define REACHED_DEVICE 1
+#define REACHED_NAPI 2
+
+/**
+ * reached_now() - Note what has just been found.
+ * @of: What the domain has received.
+ * @p: The address, with REACHED_DEVICE or REACHED_NAPI added where it is one.
+ *
+ * Context: Any.
+ */
+static inline void reached_now(struct guardrail_receipts *of, unsigned long p)
+{
+	struct guardrail_reached *reached = &of->reached[hash_long(p, ilog2(REACHED))];
+
+	WRITE_ONCE(reached->until, jiffies + FRESH);
+	WRITE_ONCE(reached->p, p);
+}
+
+/**
+ * reached_no_more() - Forget what was found.
+ * @of: What the domain has received.
+ * @p: As for reached_now().
+ *
+ * Context: Any.
+ */
+static inline void reached_no_more(struct guardrail_receipts *of, unsigned long p)
+{
+	struct guardrail_reached *reached = &of->reached[hash_long(p, ilog2(REACHED))];
+
+	if (READ_ONCE(reached->p) == p)
+		WRITE_ONCE(reached->p, 0);
+}
+
+/**
+ * guardrail_was_received() - Test for an address that a domain has received itself.
+ * @of: What the domain has received.
+ * @p: The address.
+ *
+ * Context: Any.
+ * Return: True where it is among @of.
+ */
+bool guardrail_was_received(const struct guardrail_receipts *of, unsigned long p);
 
 /**
  * guardrail_received_prepare() - Make room for what a domain receives.

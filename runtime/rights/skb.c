@@ -10,6 +10,7 @@
 #include "rights/fields.h"
 #include "rights/object.h"
 #include "rights/ranges.h"
+#include "rights/sent.h"
 #include "rights/skb.h"
 #include "rights/table.h"
 
@@ -130,6 +131,7 @@ bool guardrail_destroy_skb(u32 domain, unsigned long p)
 	const struct guardrail_skb_shape *shape = is_plain(domain, p) ? skb_shape(domain, p / GUARDRAIL_SLOT % 8, NULL) : NULL;
 	bool was;
 
+	sent_ends(domain, (struct sk_buff *)p);
 	if (shape && exchange(shape, p, false))
 		return true;
 	was = guardrail_is_skb(domain, p);

@@ -206,13 +206,18 @@ static void quota(void)
 
 int guardrail_custom_device(const struct guardrail_action *action, struct guardrail_call *call);
 
-/* The kernel must receive a device where it expects one. */
+/* The kernel must receive a device where it expects one, and one that the domain can have come by. */
 static void devices(void)
 {
 	struct device *none = kzalloc(sizeof(*none), GFP_KERNEL);
 	struct long_call with = { .call = { .args = { (unsigned long)&platform_bus, (unsigned long)none, 0, 1UL << 62 } } };
 
+	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(0)), &with));
+	EXPECT(quiet(guardrail_custom_grant_ref, ACTION(.pointer = WORD(0)), &with));
 	EXPECT(quiet(guardrail_custom_device, ACTION(.pointer = WORD(0)), &with));
+	EXPECT(quiet(guardrail_custom_device, ACTION(.pointer = WORD(0)), &with));
+	EXPECT(quiet(guardrail_custom_revoke_ref, ACTION(.pointer = WORD(0)), &with));
+	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(0)), &with));
 	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(1)), &with));
 	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(2)), &with));
 	EXPECT(!quiet(guardrail_custom_device, ACTION(.pointer = WORD(3)), &with));

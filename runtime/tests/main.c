@@ -80,6 +80,7 @@ static int __init test_init(void)
 		test_stuck();
 	test_races();
 	test_reach();
+	test_packets();
 	test_sound();
 	pr_info("1..%u\n", number);
 	pr_info("# %u failed\n", n_failed);

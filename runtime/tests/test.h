@@ -93,6 +93,7 @@ void test_text(void);
 void test_frames(void);
 void test_races(void);
 void test_reach(void);
+void test_packets(void);
 void test_sound(void);
 void test_stuck(void);
 void test_cost(void);

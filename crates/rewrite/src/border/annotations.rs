@@ -23,6 +23,29 @@ pub struct Border {
     pub unknown: Vec<String>,
 }
 
+/// Leaves out what other steps require as well: the same call target, or a reference to what has to be an object or a
+/// device that the driver can have come by.
+fn leave_out_repeated(steps: &mut Vec<Step>) {
+    let all = steps.clone();
+    let mut calls = Vec::new();
+    steps.retain(|step| {
+        let again = match &step.action {
+            Action::RequireCall { .. } => calls.contains(step),
+            Action::Custom { name, pointer, .. } if name == "require_ref" => all.iter().any(|other| {
+                other.when == step.when
+                    && match &other.action {
+                        Action::RequireObject { pointer: object, .. } => object == pointer,
+                        Action::Custom { name, pointer: device, .. } => name == "device" && device == pointer,
+                        _ => false,
+                    }
+            }),
+            _ => false,
+        };
+        calls.extend((!again).then(|| step.clone()));
+        !again
+    });
+}
+
 /// Works out what is to be done at a module's border.
 pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
     let mut border = Border::default();
@@ -39,12 +62,7 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             annotation.before.extend(more.before);
             annotation.after.extend(more.after);
         }
-        let mut calls = Vec::new();
-        annotation.before.retain(|step| {
-            let again = matches!(step.action, Action::RequireCall { .. }) && calls.contains(step);
-            calls.extend((!again).then(|| step.clone()));
-            !again
-        });
+        leave_out_repeated(&mut annotation.before);
         let wrapper = Wrapper {
             before: joined(&annotation.before),
             after: joined(&annotation.after),
