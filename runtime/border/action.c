@@ -11,10 +11,13 @@
 #include "border/action.h"
 #include "border/check.h"
 #include "border/quota.h"
+#include "border/reach.h"
+#include "domain/entry.h"
 #include "domain/imports.h"
 #include "domain/interrupts.h"
 #include "domain/ops.h"
 #include "report/report.h"
+#include "rights/buffer.h"
 #include "rights/fields.h"
 #include "rights/kinds.h"
 #include "rights/object.h"
@@ -116,7 +119,16 @@ EXPORT_SYMBOL_GPL(guardrail_value);
 
 bool guardrail_is_when(const struct guardrail_action *action, const struct guardrail_call *call)
 {
-	switch (action->when) {
+	u8 when = action->when & ~GUARDRAIL_OF_ENTRY;
+
+	/* Then the arguments are the module's choice, and bring it no rights. */
+	if (action->when & GUARDRAIL_OF_ENTRY && guardrail_called_itself(container_of(call, struct guardrail_record, call)))
+		return false;
+	switch (when) {
+	case GUARDRAIL_ALWAYS:
+		return true;
+	case GUARDRAIL_RESULT_VALID:
+		return !IS_ERR_OR_NULL((void *)call->result);
 	case GUARDRAIL_RESULT_ZERO:
 		return !(int)call->result;
 	case GUARDRAIL_RESULT_NOT_NEGATIVE:
@@ -287,7 +299,7 @@ int guardrail_do_require_write(const struct guardrail_action *action, struct gua
 	unsigned long p, n;
 
 	stop_dead(action, call);
-	if (likely(range_of(action, call, &p, &n) && all_writable(action->domain, p, n)))
+	if (likely(range_of(action, call, &p, &n) && (all_writable(action->domain, p, n) || buffer_has(action->domain, p, n))))
 		return 0;
 	return require_write(action, call);
 }
@@ -435,7 +447,7 @@ void guardrail_refuse_object(const struct guardrail_action *action, const struct
 	guardrail_refuse(action, call, "use of", p, holds, needs);
 }
 
-int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_call *call)
+static noinline int require_object(const struct guardrail_action *action, const struct guardrail_call *call)
 {
 	unsigned long p;
 	int state;
@@ -447,6 +459,18 @@ int guardrail_do_require_object(const struct guardrail_action *action, struct gu
 	if (state < 0 || (action->from != GUARDRAIL_ANY_STATE && state != action->from))
 		guardrail_refuse_object(action, call, p, action->type, action->from);
 	return 0;
+}
+
+int guardrail_do_require_object(const struct guardrail_action *action, struct guardrail_call *call)
+{
+	unsigned long p;
+
+	if (likely(action->type == GUARDRAIL_TYPE_SKB && action->from == GUARDRAIL_ANY_STATE && usual_pointer(action, call, &p) &&
+		   is_usual_skb(action->domain, p) && !READ_ONCE(guardrail_dead_domains)))
+		return 0;
+	if (action->type == GUARDRAIL_TYPE_NAPI && action->from == GUARDRAIL_ANY_STATE && is_reached(action, call, REACHED_NAPI))
+		return 0;
+	return require_object(action, call);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_object);
 

@@ -124,6 +124,11 @@ static __always_inline bool usual_pointer(const struct guardrail_action *action,
 {
 	u8 word = action->pointer.word;
 
+	/* Nearly no entry is within another. */
+	if (action->when == GUARDRAIL_OF_ENTRY && action->pointer.kind == GUARDRAIL_VALUE_WORD) {
+		*p = word_of(call, word);
+		return !container_of(call, struct guardrail_record, call)->previous && !IS_ERR_OR_NULL((void *)*p);
+	}
 	if (action->pointer.kind != GUARDRAIL_VALUE_WORD ||
 	    (action->when != GUARDRAIL_ALWAYS && (action->when != GUARDRAIL_RESULT_VALID || word != GUARDRAIL_WORD_RESULT)))
 		return false;

@@ -49,7 +49,7 @@
 #ifndef GUARDRAIL_ABI_H
 #define GUARDRAIL_ABI_H
 
-#define GUARDRAIL_ABI 10
+#define GUARDRAIL_ABI 11
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -154,6 +154,7 @@ enum guardrail_when {
 	GUARDRAIL_RESULT_NOT_NEGATIVE = 3,	/* if the result, an int, is 0 or more */
 	GUARDRAIL_RESULT_TRUE = 4,		/* if the result, a bool, is true */
 	GUARDRAIL_NONZERO = 5,			/* if the call's word when_word is not 0 */
+	GUARDRAIL_OF_ENTRY = 0x80,		/* added: before a function of the module, and not if the module calls it itself */
 };
 
 /* For guardrail_value.kind. */

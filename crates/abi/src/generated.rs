@@ -1,6 +1,6 @@
 //! Generated from `runtime/include/guardrail_abi.h`; do not edit. `GUARDRAIL_ABI_WRITE=1 cargo test -p guardrail-abi` writes it anew.
 /// `GUARDRAIL_ABI`.
-pub const ABI: u32 = 10;
+pub const ABI: u32 = 11;
 /// `GUARDRAIL_MAGIC`: "GDRL".
 pub const MAGIC: u32 = 0x4c52_4447;
 /// `GUARDRAIL_SLOT_SHIFT`.
@@ -121,6 +121,8 @@ pub const RESULT_NOT_NEGATIVE: u8 = 3;
 pub const RESULT_TRUE: u8 = 4;
 /// `GUARDRAIL_NONZERO`: if the call's word when_word is not 0.
 pub const NONZERO: u8 = 5;
+/// `GUARDRAIL_OF_ENTRY`: added: before a function of the module, and not if the module calls it itself.
+pub const OF_ENTRY: u8 = 128;
 /// `GUARDRAIL_VALUE_CONST`.
 pub const VALUE_CONST: u8 = 0;
 /// `GUARDRAIL_VALUE_WORD`: a word of the call.
@@ -729,6 +731,7 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_RESULT_NOT_NEGATIVE", RESULT_NOT_NEGATIVE as u64),
     ("GUARDRAIL_RESULT_TRUE", RESULT_TRUE as u64),
     ("GUARDRAIL_NONZERO", NONZERO as u64),
+    ("GUARDRAIL_OF_ENTRY", OF_ENTRY as u64),
     ("GUARDRAIL_VALUE_CONST", VALUE_CONST as u64),
     ("GUARDRAIL_VALUE_WORD", VALUE_WORD as u64),
     ("GUARDRAIL_VALUE_TERMS", VALUE_TERMS as u64),

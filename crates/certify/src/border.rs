@@ -208,6 +208,10 @@ impl Walk<'_, '_> {
         if let Err(why) = self.module.data.action(row, name, self.module.domain) {
             self.fault(at, why);
         }
+        let gives = self.module.mode(at) == Mode::Entry && !state.shows(Fact::Called);
+        if self.module.data.of_entry(row) != gives {
+            self.fault(at, format!("{name} gets an action for another place"));
+        }
         if state.shows(Fact::Called) {
             self.after.insert(row);
         } else {

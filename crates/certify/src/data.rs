@@ -86,6 +86,12 @@ impl<'a> Data<'a> {
         self.text(row, layout::entry::FUNCTION)
     }
 
+    /// Whether an action is left out where the module calls the function itself.
+    pub fn of_entry(&self, row: u32) -> bool {
+        let bytes = self.bytes(row, layout::action::BYTES);
+        bytes.is_some_and(|bytes| bytes[layout::action::WHEN] & abi::OF_ENTRY != 0)
+    }
+
     /// Whether the row is one that a function of the runtime performs for a domain.
     pub fn action(&self, row: u32, name: &str, domain: u8) -> Result<(), String> {
         use layout::action as column;

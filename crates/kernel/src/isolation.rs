@@ -12,7 +12,7 @@ use guardrail_binfmt::btf::{Btf, Proto, Type};
 use guardrail_binfmt::prototypes::{self, Prototypes};
 use guardrail_knowledge::table::{self, Clause, Head, Kind, Row, TableError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a call does to rights, before it and after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +78,7 @@ pub struct Isolation<'a> {
     derived: BTreeSet<&'a str>,
     btf: Vec<Arc<Btf>>,
     prototypes: Prototypes,
+    callbacks: OnceLock<Vec<Proto>>,
 }
 
 /// The types of a driver's border.
@@ -151,6 +152,7 @@ impl<'a> Isolation<'a> {
             derived: BTreeSet::new(),
             btf,
             prototypes,
+            callbacks: OnceLock::new(),
         };
         let memory = Kind::Memory.tables().map(|table| (Kind::Memory, table));
         for (kind, (name, text)) in memory.chain(rights.iter().map(|table| (Kind::Rights, *table))) {
@@ -290,7 +292,9 @@ impl<'a> Isolation<'a> {
     pub fn entry(&self, name: &str, members: &[Member]) -> Entry {
         let own = self.own_proto(name);
         let proto = own.or_else(|| members.iter().find_map(|member| self.member_proto(member)));
-        let (brought, kept) = proto.as_ref().map(|proto| self.brought(proto)).unwrap_or_default();
+        let typed = self.typed(members, proto.as_ref());
+        let (brought, kept) = typed.as_ref().map(|proto| self.brought(proto)).unwrap_or_default();
+        let typed: Vec<_> = typed.iter().flat_map(pointers).collect();
         let mut entry =
             Entry { shape: proto.as_ref().map(shape), pointers: brought, kept, ..Entry::default() };
         let mut fail = None;
@@ -310,7 +314,9 @@ impl<'a> Isolation<'a> {
         entry.fail = fail.unwrap_or_else(|| self.failure(members, proto.as_ref()));
         entry.members = known.into_iter().collect();
         for (place, structure) in proto.iter().flat_map(pointers) {
-            let found = structure.as_ref().and_then(|name| Some((name, self.arguments.get(&**name)?)));
+            let kernels = typed.contains(&(place, structure.clone()));
+            let named = structure.as_ref().filter(|_| kernels);
+            let found = named.and_then(|name| Some((name, self.arguments.get(&**name)?)));
             if let Some((structure, row)) = found {
                 entry.annotation.extend(resolve::argument(self, row, place, structure, true).0);
             } else if entry.members.is_empty() {
@@ -342,7 +348,7 @@ impl<'a> Isolation<'a> {
 
     /// Whether a member of a structure holds functions with this prototype.
     fn fits(&self, member: &Member, proto: &Proto) -> bool {
-        self.member_proto(member).is_some_and(|other| same(proto, &other))
+        self.member_proto(member).is_some_and(|other| received::same(proto, &other))
     }
 
     /// The prototype of one of the driver's functions.
@@ -383,7 +389,7 @@ impl<'a> Isolation<'a> {
                 let (start, ty) = btf.member(id, &member)?;
                 let wanted = btf.pointed_proto(ty).filter(|_| start == *offset)?;
                 let own = self.own_proto(function);
-                let fits = own.is_none_or(|own| same(&own, &wanted));
+                let fits = own.is_none_or(|own| received::same(&own, &wanted));
                 fits.then(|| (function.clone(), Member { structure: structure.clone(), member }))
             });
             found.extend(members.collect::<Option<Vec<_>>>());
@@ -452,12 +458,12 @@ impl<'a> Isolation<'a> {
     }
 
     fn proto(&self, name: &str) -> Option<Proto> {
-        self.btf.iter().find_map(|btf| btf.func_proto(name))
+        self.btf.iter().rev().find_map(|btf| btf.func_proto(name))
     }
 
     /// A structure, and the types that know it.
     fn structure(&self, name: &str) -> Option<(&Btf, u32)> {
-        self.btf.iter().find_map(|btf| Some((&**btf, btf.struct_named(name)?)))
+        self.btf.iter().rev().find_map(|btf| Some((&**btf, btf.struct_named(name)?)))
     }
 }
 
@@ -575,21 +581,6 @@ fn pointers(proto: &Proto) -> Vec<(u8, Option<String>)> {
         _ => None,
     });
     named.collect()
-}
-
-/// Whether two prototypes are of one function type, as far as calls can differ.
-fn same(a: &Proto, b: &Proto) -> bool {
-    let alike = |a: &Type, b: &Type| match (a, b) {
-        (Type::Ptr(a), Type::Ptr(b)) => {
-            a.struct_name == b.struct_name && a.is_func == b.is_func && a.is_void == b.is_void
-        }
-        (Type::Int { bits: a, .. }, Type::Int { bits: b, .. }) => a == b,
-        (a, b) => a == b,
-    };
-    a.params.len() == b.params.len()
-        && a.variadic == b.variadic
-        && alike(&a.result, &b.result)
-        && a.params.iter().zip(&b.params).all(|(a, b)| alike(&a.ty, &b.ty))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Pointers that a driver receives from the kernel, as far as types show them, and may pass back.
 
-use super::{Annotation, Isolation, resolve};
+use super::{Annotation, Isolation, Member, resolve, structure_behind};
 use guardrail_abi::{Action, Step, Value, When};
 use guardrail_binfmt::btf::{Proto, Type};
 
@@ -13,6 +13,21 @@ pub(super) fn called(proto: Option<&Proto>, raw: &[u8]) -> Vec<Step> {
     functions.map(|(number, _)| Action::RequireCall { pointer: Value::Arg(number) }.into()).collect()
 }
 
+/// Whether two prototypes are of one function type, as far as calls can differ.
+pub(super) fn same(a: &Proto, b: &Proto) -> bool {
+    let alike = |a: &Type, b: &Type| match (a, b) {
+        (Type::Ptr(a), Type::Ptr(b)) => {
+            a.struct_name == b.struct_name && a.is_func == b.is_func && a.is_void == b.is_void
+        }
+        (Type::Int { bits: a, .. }, Type::Int { bits: b, .. }) => a == b,
+        (a, b) => a == b,
+    };
+    a.params.len() == b.params.len()
+        && a.variadic == b.variadic
+        && alike(&a.result, &b.result)
+        && a.params.iter().zip(&b.params).all(|(a, b)| alike(&a.ty, &b.ty))
+}
+
 impl Isolation<'_> {
     /// What a call of a function brings the driver: a structure as its result, or through an argument that points to a
     /// pointer to one.
@@ -22,7 +37,7 @@ impl Isolation<'_> {
             return annotation;
         };
         let kept = |structure: Option<&str>| structure.is_some_and(|name| !self.passing.contains(name));
-        if kept(super::structure_behind(&proto.result)) {
+        if kept(structure_behind(&proto.result)) {
             let action = resolve::reference(resolve::GRANT_REF, Value::Result);
             annotation.after.push(Step { when: When::ResultValid, action });
         }
@@ -56,5 +71,24 @@ impl Isolation<'_> {
             }
         }
         (all, kept)
+    }
+
+    /// The prototype by which the kernel calls a function of the driver, where that is known: of a member that holds it, or the
+    /// driver's own where the kernel has such a type of functions. What the driver declares alone says nothing of what it is
+    /// called with.
+    pub(super) fn typed(&self, members: &[Member], own: Option<&Proto>) -> Option<Proto> {
+        let held = members.iter().find_map(|member| self.member_proto(member));
+        held.or_else(|| own.filter(|proto| self.callbacks().iter().any(|known| same(proto, known))).cloned())
+    }
+
+    /// The types of functions with structures as arguments to which the kernel, or a module that the driver needs, has pointers.
+    fn callbacks(&self) -> &[Proto] {
+        let others =
+            if self.prototypes.is_empty() && self.btf.len() > 1 { &self.btf[1..] } else { &self.btf };
+        self.callbacks.get_or_init(|| {
+            let all = others.iter().flat_map(|btf| (1..btf.end_id()).filter_map(|id| btf.pointed_proto(id)));
+            all.filter(|proto| proto.params.iter().any(|param| structure_behind(&param.ty).is_some()))
+                .collect()
+        })
     }
 }

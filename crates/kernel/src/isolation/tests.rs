@@ -18,6 +18,8 @@ fn types() -> Arc<Btf> {
     b.add("", 2, 0, 5, &[]); // 9: int (*)(struct frame *, int)
     let (owner, send) = (b.name("owner"), b.name("send"));
     b.add("operations", 4, 2, 16, &[owner, 2, 0, send, 9, 64]); // 10
+    b.add("", 13, 1, 1, &[frame, 4]); // 11
+    b.add("steal", 12, 0, 11, &[]); // 12: int steal(struct frame *frame), to which nothing points
     Arc::new(Btf::parse(&b.build(), None).unwrap())
 }
 
@@ -130,6 +132,17 @@ fn functions_of_the_driver_are_known_by_where_they_stand_and_by_their_type() {
     let make = isolation.entry("make", &[]);
     assert!(make.annotation.is_empty() && make.shape.is_some() && make.fail == 0);
     assert_eq!(isolation.entry("absent", &[]).shape, None);
+}
+
+#[test]
+fn what_a_driver_declares_alone_brings_it_nothing() {
+    let isolation = isolation("argument frame (f): require_write f sizeof(f)");
+    let [send, steal] = ["send", "steal"].map(|name| isolation.entry(name, &[]));
+    assert!(!send.annotation.is_empty() && send.pointers == [0] && send.kept == [0]);
+    assert!(steal.annotation.is_empty() && steal.pointers.is_empty() && steal.kept.is_empty());
+    // A member of other functions holds it.
+    let members = [Member { structure: "operations".into(), member: "send".into() }];
+    assert_eq!(isolation.entry("steal", &members).pointers, [0]);
 }
 
 #[test]

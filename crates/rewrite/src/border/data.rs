@@ -118,7 +118,7 @@ impl Data {
     }
 
     /// Adds an action of a function; returns its offset.
-    pub fn action(&mut self, function: &str, side: Side, step: &Step) -> Result<u64> {
+    pub fn action(&mut self, function: &str, side: Side, step: &Step, of_entry: bool) -> Result<u64> {
         use layout::action as row;
         let at = self.room(row::BYTES);
         let action = &step.action;
@@ -138,9 +138,10 @@ impl Data {
             When::ResultNotNegative => (abi::RESULT_NOT_NEGATIVE, 0),
             When::ResultTrue => (abi::RESULT_TRUE, 0),
         };
+        let only = if of_entry && side == Side::Before { abi::OF_ENTRY } else { 0 };
         let bytes = [
             (row::KIND, action.kind()),
-            (row::WHEN, when),
+            (row::WHEN, when | only),
             (row::WHEN_WORD, word),
             (row::DOMAIN, self.domain),
         ];

@@ -238,7 +238,7 @@ impl<'a> Thunks<'a> {
 
     /// Performs an action; the call is `at` bytes above the stack pointer.
     fn action(&mut self, function: &str, side: Side, step: &Step, at: i64) -> Result<()> {
-        let offset = self.data.action(function, side, step)?;
+        let offset = self.data.action(function, side, step, at == RECORD)?;
         self.code.add([relative(lea(Register::RDI), self.data.symbol(), offset as i64)?]);
         self.stack_pointer(Register::RSI, at)?;
         self.runtime(&step.action.function());
