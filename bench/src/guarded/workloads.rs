@@ -128,4 +128,16 @@ mod tests {
         assert_eq!(chosen(&["disk".to_owned()]).unwrap()[0].script, "bench-disk");
         assert!(chosen(&["dsk".to_owned()]).unwrap_err().contains("there are tcp-send"));
     }
+
+    /// Counting begins and ends with steps of the scripts. The guest has steps of its own: it loads the driver and unloads it.
+    #[test]
+    fn no_step_has_the_name_of_one_of_the_guests() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest/benchmarks");
+        for workload in WORKLOADS {
+            let script = std::fs::read_to_string(format!("{folder}/{}.sh", workload.script)).unwrap();
+            let steps: Vec<&str> = script.lines().filter_map(|line| line.strip_prefix("step ")).collect();
+            let has = |name: &str| steps.iter().any(|step| step.split(' ').next() == Some(name));
+            assert!(has("work") && has("worked") && !has("load") && !has("unload"), "{}: {steps:?}", workload.name);
+        }
+    }
 }

@@ -18,7 +18,7 @@ const PART: usize = 300;
 const WORKERS: usize = 2;
 /// The most guests of a part that end before they call anything.
 const BARREN: usize = 3;
-/// The longest time without a sign of life: a call gets three seconds.
+/// The longest time without a sign of life of a guest that makes calls: each gets three seconds.
 const SILENCE: Duration = Duration::from_secs(12);
 /// The longest time of a guest, in seconds.
 const TOTAL: u64 = 900;
@@ -125,9 +125,8 @@ impl Lab {
             ("other.ko".to_owned(), std::fs::read(file("other.ko"))?),
         ];
         let variables = vec![("CALLS".to_owned(), list.join(" "))];
-        let mut options =
+        let options =
             Options { files, variables, memory_mib: 512, threads: TcgThreads::Multi, ..Options::new(folder) };
-        options.limits.silence = SILENCE;
         Ok((prepared, options))
     }
 
@@ -148,6 +147,7 @@ impl Lab {
         let run = tempfile::tempdir()?;
         let (prepared, mut options) = self.prepare(run.path(), calls)?;
         options.start = Start::Saved(self.saved());
+        options.limits.silence = SILENCE;
         let ran = guardrail_tests::unwatched(&prepared, options, TOTAL)?;
         // The consoles help to look into calls that ended their guests.
         if let Some(folder) = std::env::var_os("GUARDRAIL_WRONG_CONSOLES") {
