@@ -137,7 +137,11 @@ mod tests {
             let script = std::fs::read_to_string(format!("{folder}/{}.sh", workload.script)).unwrap();
             let steps: Vec<&str> = script.lines().filter_map(|line| line.strip_prefix("step ")).collect();
             let has = |name: &str| steps.iter().any(|step| step.split(' ').next() == Some(name));
-            assert!(has("work") && has("worked") && !has("load") && !has("unload"), "{}: {steps:?}", workload.name);
+            assert!(
+                has("work") && has("worked") && !has("load") && !has("unload"),
+                "{}: {steps:?}",
+                workload.name
+            );
         }
     }
 }
