@@ -127,8 +127,6 @@ bool guardrail_is_when(const struct guardrail_action *action, const struct guard
 	switch (when) {
 	case GUARDRAIL_ALWAYS:
 		return true;
-	case GUARDRAIL_RESULT_VALID:
-		return !IS_ERR_OR_NULL((void *)call->result);
 	case GUARDRAIL_RESULT_ZERO:
 		return !(int)call->result;
 	case GUARDRAIL_RESULT_NOT_NEGATIVE:

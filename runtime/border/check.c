@@ -102,13 +102,9 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 		return;
 	}
 	/* Most of these stores go to a part of a slot that the domain may write. */
-	if (likely(addr >= KERNEL_HALF && at + size <= GUARDRAIL_SLOT)) {
-		int value = tag_peek(tag_of(addr));
-
-		if (value >= 0 && (u32)value >> 4 == domain && !(slot_mask(addr, addr + size) & ~guardrail_writes[value])) {
-			this_cpu_inc(guardrail_slow_counts.part);
-			return;
-		}
+	if (likely(addr >= KERNEL_HALF && at + size <= GUARDRAIL_SLOT && writes_part(tag_of(addr), domain, slot_mask(addr, addr + size)))) {
+		this_cpu_inc(guardrail_slow_counts.part);
+		return;
 	}
 	check(addr, size, domain, ip);
 }

@@ -253,9 +253,8 @@ static bool may_use(u32 domain, unsigned long p, unsigned long n)
 
 void guardrail_require_ref(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, unsigned long n)
 {
-	const struct guardrail_receipts *of = receipts_of(action->domain);
+	struct guardrail_receipts *of = receipts_of(action->domain);
 
-	stop_dead(action, call);
 	if (!p || IS_ERR_VALUE(p) || (of && p >= KERNEL_HALF && is_fresh(of, p)))
 		return;
 	if (!may_use(action->domain, p, max(n, 1UL)))

@@ -16,7 +16,7 @@
  */
 static __always_inline bool is_reached(const struct guardrail_action *action, const struct guardrail_call *call, unsigned int as)
 {
-	const struct guardrail_receipts *of = receipts_of(action->domain);
+	struct guardrail_receipts *of = receipts_of(action->domain);
 	unsigned long p;
 
 	if (!of || action->when != GUARDRAIL_ALWAYS || action->pointer.kind != GUARDRAIL_VALUE_WORD)

@@ -19,6 +19,7 @@ static noinline int device(const struct guardrail_action *action, struct guardra
 	struct guardrail_receipts *of = receipts_of(action->domain);
 	unsigned long p;
 
+	stop_dead(action, call);
 	if (!applies(action, call) || !value_of(&action->pointer, call, &p))
 		return 0;
 	guardrail_require_ref(action, call, p, sizeof(struct device));

@@ -22,8 +22,8 @@
 #include "domain/stack.h"
 #include "rights/fields.h"
 #include "rights/received.h"
-#include "rights/sent.h"
 #include "rights/references.h"
+#include "rights/sent.h"
 #include "rights/skb.h"
 #include "rights/walk.h"
 

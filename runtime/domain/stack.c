@@ -220,7 +220,7 @@ bool guardrail_returns_by(unsigned long addr, unsigned long n, unsigned long sto
 	return !is_known(sp, addr, n, store_sp) && look(sp, addr, n, store_sp);
 }
 
-/* Where the room on a stack of interrupts of this CPU begins, and its size: that of the smallest such stack. */
+/* Where the room on this CPU's stack of interrupts begins, and its size. */
 static DEFINE_PER_CPU(unsigned long, roomy);
 #define ROOMY (IRQ_STACK_SIZE - LEAST)
 

@@ -73,14 +73,6 @@ static void bytes_of(unsigned long p, const struct guardrail_field *fields, u32 
 	}
 }
 
-/* Entries give the same fields again and again. */
-static bool is_writable(unsigned long tag, u32 domain, u8 mask)
-{
-	int value = tag_peek(tag);
-
-	return value > 0 && value != GUARDRAIL_CONFLICT && (u32)value >> 4 == domain && !(mask & ~guardrail_writes[value]);
-}
-
 static int change_window(unsigned long window, const u8 masks[WINDOW], struct guardrail_slot_change *change)
 {
 	int i, err = 0;
@@ -88,7 +80,8 @@ static int change_window(unsigned long window, const u8 masks[WINDOW], struct gu
 	for (i = 0; i < WINDOW && !err; i++) {
 		unsigned long tag = tag_of(window) + i;
 
-		if (!masks[i] || (change->right == GUARDRAIL_WRITE && is_writable(tag, change->domain, masks[i])))
+		/* Entries give the same fields again and again. */
+		if (!masks[i] || (change->right == GUARDRAIL_WRITE && writes_part(tag, change->domain, masks[i])))
 			continue;
 		change->mask = masks[i];
 		if (change->right == GUARDRAIL_WRITE)

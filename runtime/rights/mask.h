@@ -72,4 +72,19 @@ static inline bool guardrail_is_kernels(unsigned long addr)
 	return value <= 0 || (value != GUARDRAIL_CONFLICT && !guardrail_writes[value]);
 }
 
+/**
+ * writes_part() - Test for bytes of a slot that the tag alone shows a domain may write.
+ * @tag: Address of the slot's tag, which may have no memory.
+ * @domain: The domain.
+ * @mask: A bit for each of the bytes.
+ *
+ * Return: True where it may write all of them; false decides nothing.
+ */
+static __always_inline bool writes_part(unsigned long tag, u32 domain, u8 mask)
+{
+	int value = tag_peek(tag);
+
+	return value >= 0 && (u32)value >> 4 == domain && !(mask & ~guardrail_writes[value]);
+}
+
 #endif /* GUARDRAIL_RIGHTS_MASK_H */

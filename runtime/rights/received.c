@@ -67,13 +67,13 @@ void guardrail_receive(u32 domain, unsigned long p, enum guardrail_source from)
 	WRITE_ONCE(set[of->next++ % RECEIVED_WAYS], p);
 }
 
-bool guardrail_was_received(const struct guardrail_receipts *of, unsigned long p)
+bool guardrail_was_received(struct guardrail_receipts *of, unsigned long p)
 {
 	enum guardrail_source from;
 	int i;
 
 	for (from = GUARDRAIL_FROM_ENTRY; from <= GUARDRAIL_FROM_CALL; from++) {
-		const unsigned long *set = set_of((struct guardrail_receipts *)of, p, from);
+		const unsigned long *set = set_of(of, p, from);
 
 		for (i = 0; i < RECEIVED_WAYS; i++)
 			if (READ_ONCE(set[i]) == p)

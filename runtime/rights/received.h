@@ -59,6 +59,12 @@ static __always_inline struct guardrail_receipts *receipts_of(u32 domain)
 	return READ_ONCE(guardrail_receipts[domain]);
 }
 
+/* The place that an address has in struct guardrail_receipts. */
+static __always_inline struct guardrail_reached *reached_place(struct guardrail_receipts *of, unsigned long p)
+{
+	return &of->reached[hash_long(p, ilog2(REACHED))];
+}
+
 /**
  * is_fresh() - Test for an address that a search has found a short time ago.
  * @of: What the domain has received.
@@ -67,9 +73,9 @@ static __always_inline struct guardrail_receipts *receipts_of(u32 domain)
  * Context: Any.
  * Return: True where one has.
  */
-static __always_inline bool is_fresh(const struct guardrail_receipts *of, unsigned long p)
+static __always_inline bool is_fresh(struct guardrail_receipts *of, unsigned long p)
 {
-	const struct guardrail_reached *reached = &of->reached[hash_long(p, ilog2(REACHED))];
+	const struct guardrail_reached *reached = reached_place(of, p);
 
 	return READ_ONCE(reached->p) == p && (long)(jiffies - READ_ONCE(reached->until)) < 0;
 }
@@ -87,7 +93,7 @@ static __always_inline bool is_fresh(const struct guardrail_receipts *of, unsign
  */
 static inline void reached_now(struct guardrail_receipts *of, unsigned long p)
 {
-	struct guardrail_reached *reached = &of->reached[hash_long(p, ilog2(REACHED))];
+	struct guardrail_reached *reached = reached_place(of, p);
 
 	WRITE_ONCE(reached->until, jiffies + FRESH);
 	WRITE_ONCE(reached->p, p);
@@ -102,7 +108,7 @@ static inline void reached_now(struct guardrail_receipts *of, unsigned long p)
  */
 static inline void reached_no_more(struct guardrail_receipts *of, unsigned long p)
 {
-	struct guardrail_reached *reached = &of->reached[hash_long(p, ilog2(REACHED))];
+	struct guardrail_reached *reached = reached_place(of, p);
 
 	if (READ_ONCE(reached->p) == p)
 		WRITE_ONCE(reached->p, 0);
@@ -116,7 +122,7 @@ static inline void reached_no_more(struct guardrail_receipts *of, unsigned long 
  * Context: Any.
  * Return: True where it is among @of.
  */
-bool guardrail_was_received(const struct guardrail_receipts *of, unsigned long p);
+bool guardrail_was_received(struct guardrail_receipts *of, unsigned long p);
 
 /**
  * guardrail_received_prepare() - Make room for what a domain receives.

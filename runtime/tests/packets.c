@@ -8,7 +8,6 @@
 #define MANY 300
 
 CUSTOM(skb_send);
-CUSTOM(skb_sent);
 CUSTOM(skb_new);
 CUSTOM(skb_gone);
 
