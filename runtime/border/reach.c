@@ -202,8 +202,7 @@ static __always_inline bool has_words(u32 domain, unsigned long p, unsigned long
 
 /*
  * True for memory of the domain's own: that it may write, where objects of its own lie, in its allocations, on its stacks. An
- * allocation counts up to where the allocator's piece of memory ends, since a driver has rights to parts of some. What takes
- * the longest comes last, so slots of which each is the domain's and the current stack come before (may_use()).
+ * allocation counts up to where the allocator's piece of memory ends, since a driver has rights to parts of some.
  */
 static bool is_own(u32 domain, unsigned long p, unsigned long n)
 {
@@ -241,14 +240,15 @@ static bool holds_part(u32 domain, unsigned long p, unsigned long n)
 	return some && !all;
 }
 
+/* What takes the longest comes last: a search takes up to milliseconds, and nothing notes that it found nothing. */
 static bool may_use(u32 domain, unsigned long p, unsigned long n)
 {
 	/* Nothing of anyone's lies across the end of the address space. */
 	bool wraps = p + n - 1 < p;
 
-	if (!wraps && (has_tags(domain, p, n) || guardrail_on_stack(p, n)))
+	if (!wraps && (has_tags(domain, p, n) || guardrail_on_stack(p, n) || is_own(domain, p, n)))
 		return true;
-	return guardrail_reaches(domain, p) || (!wraps && is_own(domain, p, n)) || holds_part(domain, p, n);
+	return guardrail_reaches(domain, p) || holds_part(domain, p, n);
 }
 
 void guardrail_require_ref(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p, unsigned long n)
