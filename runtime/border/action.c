@@ -12,6 +12,7 @@
 #include "border/check.h"
 #include "border/quota.h"
 #include "border/reach.h"
+#include "border/target.h"
 #include "domain/entry.h"
 #include "domain/imports.h"
 #include "domain/interrupts.h"
@@ -530,8 +531,8 @@ int guardrail_do_require_call(const struct guardrail_action *action, struct guar
 	unsigned long p;
 
 	stop_dead(action, call);
-	if (pointer_of(action, call, &p) && !guardrail_check_call(action->domain, p))
-		guardrail_refuse(action, call, "function at", p, guardrail_held_at(p, action->domain), "icall");
+	if (pointer_of(action, call, &p))
+		guardrail_require_call(action, call, "function at", p, action->type);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_call);
@@ -545,12 +546,11 @@ int guardrail_do_require_calls(const struct guardrail_action *action, struct gua
 	if (!pointer_of(action, call, &p))
 		return 0;
 	for (i = 0; i < action->n_fields; i++)
-		if (load(p + action->fields[i].offset, 8, &function) && function && !guardrail_check_call(action->domain, function))
-			guardrail_refuse(action, call, "structure with a function at", function,
-					 guardrail_held_at(function, action->domain), "icall");
+		if (load(p + action->fields[i].offset, 8, &function) && function)
+			guardrail_require_call(action, call, "structure with a function at", function, action->fields[i].size);
 	/* What was looked at stays as it is. On the heap drivers zero such structures when they free them. */
-	if (action->n_fields && guardrail_is_variable(action->domain, p))
-		given(action, guardrail_fields_change(action->domain, p, action->fields, action->n_fields, GUARDRAIL_READ));
+	for (i = 0; i < action->n_fields && guardrail_is_variable(action->domain, p); i++)
+		given(action, guardrail_revoke(action->domain, p + action->fields[i].offset, sizeof(function)));
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_require_calls);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Lists, pools and static keys in the driver's memory that the kernel follows: a forged one would lead it anywhere. The driver may
+ * Lists and static keys in the driver's memory that the kernel follows: a forged one would lead it anywhere. The driver may
  * change them after they were looked at; that race is not closed.
  */
 #include <linux/jump_label.h>
 #include <linux/list.h>
-#include <linux/mempool.h>
 #include <linux/wait.h>
 
 #include "base/address.h"
@@ -87,28 +86,6 @@ GUARDRAIL_CUSTOM(waiters_sound)
 		}
 		cpu_relax();
 	}
-	return 0;
-}
-
-/* Functions that the kernel gives to a pool: of a slab cache, and of sizes. */
-static bool is_pools(u32 domain, unsigned long function, const mempool_t *pool)
-{
-	if (function == (unsigned long)mempool_alloc_slab)
-		return guardrail_reaches(domain, (unsigned long)pool->pool_data);
-	return function == (unsigned long)mempool_kmalloc || function == (unsigned long)mempool_alloc_pages || guardrail_target(domain, function);
-}
-
-/* A pool in the driver's memory allocates by a function that the driver may call, or by one of the kernel's. */
-GUARDRAIL_CUSTOM(pool_sound)
-{
-	unsigned long p = object_of(action, call);
-	mempool_t pool;
-
-	if (!p || (!guardrail_check_write(action->domain, p, sizeof(pool)) && !guardrail_may_write_stack(p, sizeof(pool))))
-		return 0;
-	pool = *(mempool_t *)p;
-	if (!is_pools(action->domain, (unsigned long)pool.alloc, &pool))
-		guardrail_refuse(action, call, "use of a pool at", p, "another function", "one of a pool, or one to call");
 	return 0;
 }
 

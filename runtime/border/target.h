@@ -15,4 +15,19 @@
  */
 unsigned long guardrail_target(u32 domain, unsigned long p);
 
+/**
+ * guardrail_require_call() - Report a function that a domain may not give to others, who will call it.
+ * @action: The action that is performed.
+ * @call: The call that it belongs to.
+ * @what: Stands before the address in the report.
+ * @function: The function.
+ * @type: The number of the type of functions by which they call it; 0 where that is not known.
+ *
+ * An entry brings what the type of its function says. So one that brings anything is not handed over as one of another type.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_require_call(const struct guardrail_action *action, const struct guardrail_call *call, const char *what,
+			    unsigned long function, u32 type);
+
 #endif /* GUARDRAIL_BORDER_TARGET_H */

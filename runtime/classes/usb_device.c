@@ -47,19 +47,6 @@ GUARDRAIL_CUSTOM(urb_dropped)
 	return 0;
 }
 
-/* The kernel will call the function of a request that is submitted, so the driver must have the right to call it. */
-GUARDRAIL_CUSTOM(urb_submitted)
-{
-	struct urb *urb = (struct urb *)object_of(action, call);
-	unsigned long function = (unsigned long)pointer_at(&urb->complete);
-
-	if (!function)
-		return 0;
-	if (!guardrail_check_call(action->domain, function))
-		guardrail_refuse(action, call, "function at", function, guardrail_held_at(function, action->domain), "icall");
-	return 0;
-}
-
 /*
  * usb_control_msg(device, pipe, request, type, value, index, data, size) and usb_bulk_msg(device, pipe, data, size):
  * what the device sends, the driver must be allowed to write.

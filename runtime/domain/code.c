@@ -29,6 +29,24 @@ bool guardrail_is_guarded(unsigned long addr)
 	return guardrail_code_at(addr) != GUARDRAIL_CODE_OTHER;
 }
 
+u32 guardrail_type_at(unsigned long function)
+{
+	const struct guardrail_module *guarded;
+	u32 type = 0;
+	u64 i;
+
+	rcu_read_lock();
+	guarded = guardrail_guarded_at(function);
+	for (i = 0; guarded && i < guarded->n_targets; i++) {
+		if (guarded->targets[i].function == function) {
+			type = guarded->targets[i].type;
+			break;
+		}
+	}
+	rcu_read_unlock();
+	return type;
+}
+
 /* The last row that begins at the offset or below it. */
 static u32 spills_of(const struct guardrail_text *text, unsigned long offset)
 {

@@ -38,6 +38,15 @@ enum guardrail_code guardrail_code_at(unsigned long addr);
 bool guardrail_is_guarded(unsigned long addr);
 
 /**
+ * guardrail_type_at() - Find the type that a function of a guarded module has to be called by.
+ * @function: The function's thunk.
+ *
+ * Context: Any.
+ * Return: The number of the type; 0 where an entry brings nothing, and for all that is no thunk of an entry.
+ */
+u32 guardrail_type_at(unsigned long function);
+
+/**
  * guardrail_spills_at() - Find which words of a frame hold what its caller has in registers.
  * @addr: Address of a call in the function of the frame.
  *

@@ -299,8 +299,8 @@ static void clear_targets(const struct entered *entered, bool only_init)
 	u64 i;
 
 	for (i = 0; i < guarded->n_targets; i++)
-		if (!only_init || within_module_init(guarded->targets[i], entered->module))
-			guardrail_revoke(guarded->domain, guarded->targets[i], 1);
+		if (!only_init || within_module_init(guarded->targets[i].function, entered->module))
+			guardrail_revoke(guarded->domain, guarded->targets[i].function, 1);
 }
 
 static int grant(const struct guardrail_module *guarded)
@@ -310,7 +310,7 @@ static int grant(const struct guardrail_module *guarded)
 
 	err = err ?: set_ranges(guarded->domain, guarded->init_only, guarded->n_init_only);
 	for (i = 0; i < guarded->n_targets && !err; i++)
-		err = guardrail_grant_call(guarded->domain, guarded->targets[i]);
+		err = guardrail_grant_call(guarded->domain, guarded->targets[i].function);
 	return err;
 }
 

@@ -49,7 +49,7 @@
 #ifndef GUARDRAIL_ABI_H
 #define GUARDRAIL_ABI_H
 
-#define GUARDRAIL_ABI 11
+#define GUARDRAIL_ABI 12
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -198,6 +198,7 @@ enum guardrail_kind {
 	GUARDRAIL_KIND_HOSTDATA = 1U << 14,
 	GUARDRAIL_TYPE_MISCDEVICE = 1U << 15,
 	GUARDRAIL_TYPE_RCU_HEAD = 1U << 16,
+	GUARDRAIL_TYPE_POOL = 1U << 17,
 };
 
 /* For guardrail_event(). */
@@ -242,6 +243,16 @@ struct guardrail_spill {
 	u32 words;			/* GUARDRAIL_SPILL_…: a bit for each, from the first down */
 };
 
+/*
+ * A function of the module whose address is taken. If an entry into it brings rights, it may be called only as functions of
+ * its type are, since its arguments are what that type says.
+ */
+struct guardrail_own_function {
+	unsigned long function;		/* its thunk */
+	u32 type;			/* the number of its type; 0 if an entry brings nothing */
+	u32 reserved;
+};
+
 /* A part of the module's code. It is known by its end, since a pointer to where it begins would be one to a function. */
 struct guardrail_text {
 	unsigned long end;
@@ -266,7 +277,7 @@ struct guardrail_module {
 	u64 n_writable;
 	const struct guardrail_range *init_only;	/* its data that is freed when init has returned */
 	u64 n_init_only;
-	const unsigned long *targets;			/* its functions whose address is taken */
+	const struct guardrail_own_function *targets;
 	u64 n_targets;
 	const struct guardrail_import *imports;		/* what it may call by pointer elsewhere */
 	u64 n_imports;
@@ -344,7 +355,7 @@ bool guardrail_check_write(u32 domain, unsigned long p, unsigned long n);
 
 struct guardrail_field {
 	u32 offset;
-	u32 size;			/* bytes */
+	u32 size;			/* bytes; of a pointer to a function, the number of its type, or 0 */
 };
 /* The fields of an object become writable; it stays an object if it is one. */
 int guardrail_grant_fields(u32 domain, unsigned long p, const struct guardrail_field *fields, u32 n);
@@ -463,7 +474,7 @@ struct guardrail_action {
 	u8 when;			/* enum guardrail_when */
 	u8 when_word;			/* for GUARDRAIL_NONZERO */
 	u8 domain;
-	u32 type;			/* of an object; the kind of an allocation */
+	u32 type;			/* of an object; the kind of an allocation; the number of a type of functions, or 0 */
 	u32 from;			/* state of an object, or GUARDRAIL_ANY_STATE */
 	u32 to;				/* state of an object */
 	struct guardrail_value pointer;

@@ -20,6 +20,21 @@ static noinline void other(void)
 	barrier();
 }
 
+/* The type of functions by which target() is to be called. */
+#define TYPE 7
+
+/* True where nothing is reported of a function that is handed over as one of a type. */
+static bool may_hand_over(void *function, u32 type)
+{
+	const struct guardrail_action action = {
+		.domain = ONE, .function = "tested", .type = type, .pointer = { .kind = GUARDRAIL_VALUE_WORD, .word = 0 },
+	};
+	struct guardrail_call call = { .args = { (unsigned long)function } };
+	unsigned long before = guardrail_violations(ONE);
+
+	return !guardrail_do_require_call(&action, &call) && guardrail_violations(ONE) == before;
+}
+
 static int guarded_init(void)
 {
 	seen_init = guardrail_check_write(ONE, (unsigned long)data, sizeof(data)) &&
@@ -27,6 +42,8 @@ static int guarded_init(void)
 		    !guardrail_check_write(ONE, (unsigned long)&wanted_result, sizeof(wanted_result)) &&
 		    guardrail_check_call(ONE, (unsigned long)target) &&
 		    !guardrail_check_call(ONE, (unsigned long)other) &&
+		    may_hand_over(target, TYPE) && !may_hand_over(target, TYPE + 1) && !may_hand_over(target, 0) &&
+		    may_hand_over(_printk, TYPE + 1) && !may_hand_over(other, TYPE) &&
 		    guardrail_check_call(ONE, (unsigned long)_printk) &&
 		    !guardrail_check_call(ONE, (unsigned long)_printk + 1) &&
 		    guardrail_call_slow((unsigned long)_printk, ONE, _THIS_IP_) == (unsigned long)other;
@@ -49,7 +66,7 @@ static const struct guardrail_range writable[] = {
 	{ (unsigned long)data, 0 },
 };
 static const struct guardrail_range init_only[] = { { (unsigned long)init_data, sizeof(init_data) } };
-static const unsigned long targets[] = { (unsigned long)target };
+static const struct guardrail_own_function targets[] = { { .function = (unsigned long)target, .type = TYPE } };
 /* Calls of _printk() by pointer lead to another function, as they do to a thunk. */
 static const struct guardrail_import imports[] = {
 	{ .function = (unsigned long)_printk, .call = (unsigned long)other },

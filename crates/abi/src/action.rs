@@ -160,12 +160,14 @@ pub enum Action {
     RequireCall {
         /// The function.
         pointer: Value,
+        /// The number of the type of functions by which they call it; 0 where that is not known.
+        function: u32,
     },
     /// The domain must have the right to call each of these functions by pointer, for the same reason.
     RequireCalls {
         /// The structure that holds them.
         pointer: Value,
-        /// Its pointers to functions.
+        /// Its pointers to functions, each with the number of their type in place of a size.
         fields: Vec<Field>,
     },
     /// The thread exits in this function: it leaves all entries into the domain.
@@ -274,7 +276,7 @@ impl Action {
             | Action::MoveObject { pointer, .. }
             | Action::DestroyObject { pointer, .. }
             | Action::ForgetObject { pointer, .. }
-            | Action::RequireCall { pointer }
+            | Action::RequireCall { pointer, .. }
             | Action::RequireCalls { pointer, .. }
             | Action::Custom { pointer, .. }
             | Action::Instead { pointer, .. } => Some(pointer),
@@ -316,7 +318,7 @@ impl Action {
         }
     }
 
-    /// The kind of allocation or type of object, or the number of values of a registration; 0 if it has none.
+    /// The kind of allocation, the type of object or of functions, or the number of values of a registration; 0 if it has none.
     pub fn object(&self) -> u32 {
         match self {
             Action::Own { kind, .. }
@@ -326,6 +328,7 @@ impl Action {
             | Action::MoveObject { kind, .. }
             | Action::DestroyObject { kind, .. }
             | Action::ForgetObject { kind, .. } => *kind,
+            Action::RequireCall { function, .. } => *function,
             Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.len() as u32,
             _ => 0,
         }

@@ -1,6 +1,6 @@
 //! Generated from `runtime/include/guardrail_abi.h`; do not edit. `GUARDRAIL_ABI_WRITE=1 cargo test -p guardrail-abi` writes it anew.
 /// `GUARDRAIL_ABI`.
-pub const ABI: u32 = 11;
+pub const ABI: u32 = 12;
 /// `GUARDRAIL_MAGIC`: "GDRL".
 pub const MAGIC: u32 = 0x4c52_4447;
 /// `GUARDRAIL_SLOT_SHIFT`.
@@ -179,6 +179,8 @@ pub const KIND_HOSTDATA: u32 = 16384;
 pub const TYPE_MISCDEVICE: u32 = 32768;
 /// `GUARDRAIL_TYPE_RCU_HEAD`.
 pub const TYPE_RCU_HEAD: u32 = 0x0001_0000;
+/// `GUARDRAIL_TYPE_POOL`.
+pub const TYPE_POOL: u32 = 0x0002_0000;
 /// `GUARDRAIL_EVENT_LOAD`.
 pub const EVENT_LOAD: u8 = 1;
 /// `GUARDRAIL_EVENT_STORE`.
@@ -201,7 +203,7 @@ pub const ENTRY_EXIT: u8 = 2;
 pub const STACK_MASK: u32 = 12288;
 
 /// Kinds of allocations and types of objects, by the names that annotations give them.
-pub const KINDS: [(&str, u32); 17] = [
+pub const KINDS: [(&str, u32); 18] = [
     ("slab", KIND_SLAB),
     ("vmalloc", KIND_VMALLOC),
     ("page", KIND_PAGE),
@@ -219,6 +221,7 @@ pub const KINDS: [(&str, u32); 17] = [
     ("hostdata", KIND_HOSTDATA),
     ("miscdevice", TYPE_MISCDEVICE),
     ("rcu_head", TYPE_RCU_HEAD),
+    ("pool", TYPE_POOL),
 ];
 
 /// Sizes of structs, and the offsets of their members, in bytes.
@@ -253,6 +256,17 @@ pub mod layout {
         pub const AT: usize = 0;
         /// Offset of `words`.
         pub const WORDS: usize = 4;
+    }
+    /// `struct guardrail_own_function`.
+    pub mod own_function {
+        /// Its size.
+        pub const BYTES: usize = 16;
+        /// Offset of `function`.
+        pub const FUNCTION: usize = 0;
+        /// Offset of `type`.
+        pub const TYPE: usize = 8;
+        /// Offset of `reserved`.
+        pub const RESERVED: usize = 12;
     }
     /// `struct guardrail_text`.
     pub mod text {
@@ -760,6 +774,7 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_KIND_HOSTDATA", KIND_HOSTDATA as u64),
     ("GUARDRAIL_TYPE_MISCDEVICE", TYPE_MISCDEVICE as u64),
     ("GUARDRAIL_TYPE_RCU_HEAD", TYPE_RCU_HEAD as u64),
+    ("GUARDRAIL_TYPE_POOL", TYPE_POOL as u64),
     ("GUARDRAIL_EVENT_LOAD", EVENT_LOAD as u64),
     ("GUARDRAIL_EVENT_STORE", EVENT_STORE as u64),
     ("GUARDRAIL_EVENT_CALL", EVENT_CALL as u64),
@@ -789,6 +804,13 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_spill *)0)->at)", 4),
     ("offsetof(struct guardrail_spill, words)", layout::spill::WORDS as u64),
     ("sizeof(((struct guardrail_spill *)0)->words)", 4),
+    ("sizeof(struct guardrail_own_function)", layout::own_function::BYTES as u64),
+    ("offsetof(struct guardrail_own_function, function)", layout::own_function::FUNCTION as u64),
+    ("sizeof(((struct guardrail_own_function *)0)->function)", 8),
+    ("offsetof(struct guardrail_own_function, type)", layout::own_function::TYPE as u64),
+    ("sizeof(((struct guardrail_own_function *)0)->type)", 4),
+    ("offsetof(struct guardrail_own_function, reserved)", layout::own_function::RESERVED as u64),
+    ("sizeof(((struct guardrail_own_function *)0)->reserved)", 4),
     ("sizeof(struct guardrail_text)", layout::text::BYTES as u64),
     ("offsetof(struct guardrail_text, end)", layout::text::END as u64),
     ("sizeof(((struct guardrail_text *)0)->end)", 8),

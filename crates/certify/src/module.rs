@@ -219,7 +219,7 @@ impl<'m> Module<'m> {
         ]
         .into_iter()
         .chain(ranges)
-        .chain(rows(row::TARGETS, row::N_TARGETS, 8))
+        .chain(rows(row::TARGETS, row::N_TARGETS, layout::own_function::BYTES))
         .collect();
         for at in rows(row::IMPORTS, row::N_IMPORTS, layout::import::BYTES) {
             pointers.extend([at + layout::import::FUNCTION, at + layout::import::CALL]);
@@ -266,7 +266,7 @@ impl<'m> Module<'m> {
                 faults.push(format!("its description names an {what} that is no function of its own"));
             }
         }
-        match self.rows(row::TARGETS, row::N_TARGETS, 8) {
+        match self.rows(row::TARGETS, row::N_TARGETS, layout::own_function::BYTES) {
             None => faults.push("a table of its description lies elsewhere".into()),
             Some(rows) => {
                 let wrong = rows

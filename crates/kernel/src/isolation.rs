@@ -11,7 +11,7 @@ use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::btf::{Btf, Proto, Type};
 use guardrail_binfmt::prototypes::{self, Prototypes};
 use guardrail_knowledge::table::{self, Clause, Head, Kind, Row, TableError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// What a call does to rights, before it and after it.
@@ -78,7 +78,7 @@ pub struct Isolation<'a> {
     derived: BTreeSet<&'a str>,
     btf: Vec<Arc<Btf>>,
     prototypes: Prototypes,
-    callbacks: OnceLock<Vec<Proto>>,
+    callbacks: OnceLock<HashSet<String>>,
 }
 
 /// The types of a driver's border.
@@ -238,7 +238,7 @@ impl<'a> Isolation<'a> {
         let plain = plain(name);
         let row = self.functions.get(name).or_else(|| self.functions.get(plain))?;
         let proto = self.proto(name).or_else(|| self.proto(plain));
-        Some(resolve::function(self, row, proto.as_ref()).0)
+        Some(resolve::function(self, row, proto.as_ref(), &self.functions_taken(name)).0)
     }
 
     /// What any call of a function with arguments of these types does, even where no line covers the
@@ -248,7 +248,7 @@ impl<'a> Isolation<'a> {
         let proto = self.proto(name).or_else(|| self.proto(plain(name)));
         let own = self.functions.get(name).or_else(|| self.functions.get(plain(name)));
         let raw = own.map_or_else(Vec::new, |row| resolve::raw(row, proto.as_ref()));
-        annotation.before.extend(received::called(proto.as_ref(), &raw));
+        annotation.before.extend(received::called(&self.functions_taken(name), &raw));
         for param in proto.iter().flat_map(|proto| &proto.params) {
             let (Some(place), Some(structure)) = (param.register, structure_behind(&param.ty)) else {
                 continue;
@@ -274,7 +274,7 @@ impl<'a> Isolation<'a> {
         let proto = self.proto(name).or_else(|| self.proto(plain));
         let row = self.undos.get(name).or_else(|| self.undos.get(plain));
         let mut annotation =
-            row.map_or_else(Annotation::default, |row| resolve::function(self, row, proto.as_ref()).0);
+            row.map_or_else(Annotation::default, |row| resolve::function(self, row, proto.as_ref(), &[]).0);
         if let Some(values) = self.inverses.get(plain).filter(|_| annotation.before.is_empty()) {
             annotation.before.push(resolve::undone(plain, *values, proto.as_ref()).into());
         }
@@ -292,9 +292,9 @@ impl<'a> Isolation<'a> {
     pub fn entry(&self, name: &str, members: &[Member]) -> Entry {
         let own = self.own_proto(name);
         let proto = own.or_else(|| members.iter().find_map(|member| self.member_proto(member)));
-        let typed = self.typed(members, proto.as_ref());
-        let (brought, kept) = typed.as_ref().map(|proto| self.brought(proto)).unwrap_or_default();
-        let typed: Vec<_> = typed.iter().flat_map(pointers).collect();
+        let kernels = self.typed(members, proto.as_ref());
+        let (brought, kept) = kernels.as_ref().map(|proto| self.brought(proto)).unwrap_or_default();
+        let typed: Vec<_> = kernels.iter().flat_map(pointers).collect();
         let mut entry =
             Entry { shape: proto.as_ref().map(shape), pointers: brought, kept, ..Entry::default() };
         let mut fail = None;
@@ -322,6 +322,9 @@ impl<'a> Isolation<'a> {
             } else if entry.members.is_empty() {
                 entry.unknown.push(place);
             }
+        }
+        if !entry.annotation.is_empty() || !entry.pointers.is_empty() {
+            entry.function = kernels.or(proto).as_ref().map_or(0, received::number);
         }
         entry
     }
@@ -410,7 +413,7 @@ impl<'a> Isolation<'a> {
         for (name, row) in self.functions.iter().filter(|(name, _)| self.own.contains(*name)) {
             let proto = self.proto(name).or_else(|| self.proto(&format!("{name}_noprof")));
             // Assembly has no type, and needs none.
-            let found = resolve::function(self, row, proto.as_ref());
+            let found = resolve::function(self, row, proto.as_ref(), &[]);
             let none = proto.is_none() && !found.0.is_empty();
             note(name, if none { vec!["no such function".to_owned()] } else { found.1 });
         }
@@ -418,7 +421,9 @@ impl<'a> Isolation<'a> {
             let proto = self.proto(name);
             note(
                 name,
-                proto.as_ref().map_or_else(Vec::new, |proto| resolve::function(self, row, Some(proto)).1),
+                proto
+                    .as_ref()
+                    .map_or_else(Vec::new, |proto| resolve::function(self, row, Some(proto), &[]).1),
             );
             // Most are functions of modules, which may be absent. Then what undoes them is as well.
             let known = row.names.iter().any(|name| self.proto(name).is_some());
@@ -496,6 +501,8 @@ pub struct Entry {
     pub pointers: Vec<u8>,
     /// Those among them that may be passed back after the call.
     pub kept: Vec<u8>,
+    /// The number of the type of functions by which it has to be called; 0 where a call brings the driver nothing.
+    pub function: u32,
 }
 
 /// The kinds of allocations and types of objects that an effect names.

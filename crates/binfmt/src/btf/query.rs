@@ -37,6 +37,8 @@ pub struct Pointee {
     pub is_void: bool,
     /// Whether the target is a function.
     pub is_func: bool,
+    /// The type of that function, where BTF has it.
+    pub func: Option<TypeId>,
     /// Name of the struct or union; `None` if it is neither or has no name.
     pub struct_name: Option<String>,
     /// Name of the struct or union that a pointer there leads to.
@@ -353,8 +355,8 @@ impl Btf {
         None
     }
 
-    /// The offsets of pointers to functions in a structure and in the structures that lie in it.
-    pub fn function_slots(&self, structure: TypeId) -> Vec<u64> {
+    /// The pointers to functions in a structure and in the structures that lie in it: where each is, and the function's type.
+    pub fn function_slots(&self, structure: TypeId) -> Vec<(u64, TypeId)> {
         let mut slots = Vec::new();
         let mut budget = 10_000;
         self.add_function_slots(structure, 0, 0, &mut budget, &mut slots);
@@ -367,12 +369,12 @@ impl Btf {
         base: u64,
         depth: u32,
         budget: &mut u32,
-        slots: &mut Vec<u64>,
+        slots: &mut Vec<(u64, TypeId)>,
     ) -> Option<()> {
         let t = self.raw(self.resolve(id)?).filter(|_| depth <= 16)?;
-        let pointed = |value| self.resolve(value).is_some_and(|id| self.is_function(id));
+        let pointed = |value| self.resolve(value).filter(|id| self.is_function(*id));
         match t.kind {
-            Kind::Ptr if pointed(t.value) => slots.push(base),
+            Kind::Ptr => slots.extend(pointed(t.value).map(|function| (base, function))),
             Kind::Struct | Kind::Union => {
                 for member in t.extra.chunks_exact(12) {
                     *budget = budget.checked_sub(1)?;
@@ -415,7 +417,7 @@ impl Btf {
                 // A constant array is an array of constants.
                 Kind::Array => pointee.size = pointee.size.or_else(|| self.size_of(id)),
                 Kind::FuncProto => {
-                    pointee.is_func = true;
+                    (pointee.is_func, pointee.func) = (true, Some(id));
                     return pointee;
                 }
                 kind => {

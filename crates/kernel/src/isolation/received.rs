@@ -3,29 +3,40 @@
 use super::{Annotation, Isolation, Member, resolve, structure_behind};
 use guardrail_abi::{Action, Step, Value, When};
 use guardrail_binfmt::btf::{Proto, Type};
+use std::collections::HashSet;
 
 /// What a function of the kernel needs that takes functions: it will call them.
-pub(super) fn called(proto: Option<&Proto>, raw: &[u8]) -> Vec<Step> {
-    let params = resolve::numbers(proto).into_iter().zip(proto.map_or(&[][..], |proto| &proto.params));
-    let functions = params.filter(|(number, param)| {
-        matches!(&param.ty, Type::Ptr(pointee) if pointee.is_func) && !raw.contains(number)
-    });
-    functions.map(|(number, _)| Action::RequireCall { pointer: Value::Arg(number) }.into()).collect()
+pub(super) fn called(functions: &[(u8, u32)], raw: &[u8]) -> Vec<Step> {
+    let functions = functions.iter().filter(|(number, _)| !raw.contains(number));
+    functions
+        .map(|&(number, function)| Action::RequireCall { pointer: Value::Arg(number), function }.into())
+        .collect()
+}
+
+/// The type of functions of a prototype, as far as calls can differ.
+pub(super) fn outline(proto: &Proto) -> String {
+    let one = |ty: &Type| match ty {
+        Type::Void => "void".to_owned(),
+        Type::Int { bits, .. } => format!("int{bits}"),
+        Type::Ptr(to) if to.is_func => "function *".to_owned(),
+        Type::Ptr(to) if to.is_void => "void *".to_owned(),
+        Type::Ptr(to) => format!("{} *", to.struct_name.as_deref().unwrap_or("other")),
+        Type::Aggregate { size } => format!("aggregate{size}"),
+        Type::Other => "other".to_owned(),
+    };
+    let mut params: Vec<String> = proto.params.iter().map(|param| one(&param.ty)).collect();
+    params.extend(proto.variadic.then(|| "...".to_owned()));
+    format!("{} ({})", one(&proto.result), params.join(", "))
+}
+
+/// The number of a type of functions; never 0.
+pub(super) fn number(proto: &Proto) -> u32 {
+    crc32fast::hash(outline(proto).as_bytes()).max(1)
 }
 
 /// Whether two prototypes are of one function type, as far as calls can differ.
 pub(super) fn same(a: &Proto, b: &Proto) -> bool {
-    let alike = |a: &Type, b: &Type| match (a, b) {
-        (Type::Ptr(a), Type::Ptr(b)) => {
-            a.struct_name == b.struct_name && a.is_func == b.is_func && a.is_void == b.is_void
-        }
-        (Type::Int { bits: a, .. }, Type::Int { bits: b, .. }) => a == b,
-        (a, b) => a == b,
-    };
-    a.params.len() == b.params.len()
-        && a.variadic == b.variadic
-        && alike(&a.result, &b.result)
-        && a.params.iter().zip(&b.params).all(|(a, b)| alike(&a.ty, &b.ty))
+    outline(a) == outline(b)
 }
 
 impl Isolation<'_> {
@@ -78,16 +89,35 @@ impl Isolation<'_> {
     /// called with.
     pub(super) fn typed(&self, members: &[Member], own: Option<&Proto>) -> Option<Proto> {
         let held = members.iter().find_map(|member| self.member_proto(member));
-        held.or_else(|| own.filter(|proto| self.callbacks().iter().any(|known| same(proto, known))).cloned())
+        held.or_else(|| own.filter(|proto| self.callbacks().contains(&outline(proto))).cloned())
+    }
+
+    /// The arguments of a function that are functions, each with the number of their type.
+    pub(super) fn functions_taken(&self, name: &str) -> Vec<(u8, u32)> {
+        let found = |name| {
+            self.btf.iter().rev().find_map(|btf| {
+                let proto = btf.func_proto(name)?;
+                let params = resolve::numbers(Some(&proto)).into_iter().zip(&proto.params);
+                let taken = params.filter_map(|(place, param)| match &param.ty {
+                    Type::Ptr(to) if to.is_func => {
+                        Some((place, to.func.and_then(|id| btf.proto(id)).map_or(0, |proto| number(&proto))))
+                    }
+                    _ => None,
+                });
+                Some(taken.collect())
+            })
+        };
+        found(name).or_else(|| found(super::plain(name))).unwrap_or_default()
     }
 
     /// The types of functions with structures as arguments to which the kernel, or a module that the driver needs, has pointers.
-    fn callbacks(&self) -> &[Proto] {
+    fn callbacks(&self) -> &HashSet<String> {
         let others =
             if self.prototypes.is_empty() && self.btf.len() > 1 { &self.btf[1..] } else { &self.btf };
         self.callbacks.get_or_init(|| {
             let all = others.iter().flat_map(|btf| (1..btf.end_id()).filter_map(|id| btf.pointed_proto(id)));
             all.filter(|proto| proto.params.iter().any(|param| structure_behind(&param.ty).is_some()))
+                .map(|proto| outline(&proto))
                 .collect()
         })
     }

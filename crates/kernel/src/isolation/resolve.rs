@@ -1,5 +1,6 @@
 //! Turns rows of the tables into actions, by the types of a kernel.
 
+use super::received::number;
 use super::{Annotation, Isolation};
 use guardrail_abi::{Action, Field, Step, Value, When};
 use guardrail_binfmt::btf::{Btf, Param, Proto, Type, TypeId};
@@ -32,18 +33,25 @@ struct Resolver<'a> {
     entry: bool,
     /// Arguments narrower than a register, with their bytes.
     narrow: Vec<(u8, u8)>,
+    /// Arguments that are functions, each with the number of their type.
+    functions: Vec<(u8, u32)>,
     annotation: Annotation,
     /// Effects that this kernel has no types for.
     left_out: Vec<String>,
 }
 
-/// What a call of the kernel does, and the effects that mean nothing with this kernel's types.
+/// What a call of the kernel does, and the effects that mean nothing with this kernel's types. `functions` are the arguments
+/// that are functions, each with the number of their type.
 pub(super) fn function(
     isolation: &Isolation<'_>,
     row: &Row<'_>,
     proto: Option<&Proto>,
+    functions: &[(u8, u32)],
 ) -> (Annotation, Vec<String>) {
-    resolve(isolation, row, places(row, proto), None, false, proto)
+    let mut resolver = Resolver::new(isolation, places(row, proto));
+    resolver.narrow = proto.map_or_else(Vec::new, narrow);
+    resolver.functions = functions.to_vec();
+    resolver.resolve(row)
 }
 
 /// What a call by the kernel does, and the effects that mean nothing with this kernel's types.
@@ -53,7 +61,9 @@ pub(super) fn entry(
     proto: Option<&Proto>,
 ) -> (Annotation, Vec<String>) {
     // The driver has names of its own for its parameters.
-    resolve(isolation, row, in_order(row, proto), None, true, proto)
+    let mut resolver = Resolver::new(isolation, in_order(row, proto));
+    (resolver.entry, resolver.narrow) = (true, proto.map_or_else(Vec::new, narrow));
+    resolver.resolve(row)
 }
 
 /// What a call with an argument of a type does: a call of an entry point, or of one of the kernel's
@@ -66,34 +76,9 @@ pub(super) fn argument(
     entry: bool,
 ) -> (Annotation, Vec<String>) {
     let places = row.params.first().map(|name| (*name, place)).into_iter().collect();
-    resolve(isolation, row, places, Some(structure), entry, None)
-}
-
-fn resolve<'a>(
-    isolation: &'a Isolation<'a>,
-    row: &'a Row<'a>,
-    places: Vec<(&'a str, u8)>,
-    structure: Option<&'a str>,
-    entry: bool,
-    proto: Option<&Proto>,
-) -> (Annotation, Vec<String>) {
-    let narrow = proto.map_or_else(Vec::new, narrow);
-    let mut resolver = Resolver {
-        isolation,
-        places,
-        structure,
-        entry,
-        narrow,
-        annotation: Annotation::default(),
-        left_out: Vec::new(),
-    };
-    for effect in &row.effects {
-        // What this kernel lacks, such as a structure or a field, is left out.
-        if resolver.effect(effect).is_none() {
-            resolver.left_out.push(effect.words.join(" "));
-        }
-    }
-    (resolver.annotation, resolver.left_out)
+    let mut resolver = Resolver::new(isolation, places);
+    (resolver.entry, resolver.structure) = (entry, Some(structure));
+    resolver.resolve(row)
 }
 
 /// Which argument each parameter is: by name if the types know all of them, else by order.
@@ -198,7 +183,30 @@ fn mask(kinds: &[u32]) -> i64 {
     kinds.iter().fold(0, |mask, kind| mask | i64::from(*kind))
 }
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
+    fn new(isolation: &'a Isolation<'a>, places: Vec<(&'a str, u8)>) -> Resolver<'a> {
+        Resolver {
+            isolation,
+            places,
+            structure: None,
+            entry: false,
+            narrow: Vec::new(),
+            functions: Vec::new(),
+            annotation: Annotation::default(),
+            left_out: Vec::new(),
+        }
+    }
+
+    fn resolve(mut self, row: &Row<'_>) -> (Annotation, Vec<String>) {
+        for effect in &row.effects {
+            // What this kernel lacks, such as a structure or a field, is left out.
+            if self.effect(effect).is_none() {
+                self.left_out.push(effect.words.join(" "));
+            }
+        }
+        (self.annotation, self.left_out)
+    }
+
     fn effect(&mut self, effect: &Clause<'_>) -> Option<()> {
         let word = |index| effect.word(index);
         let value = |index| self.value(effect.word(index)?);
@@ -239,7 +247,13 @@ impl Resolver<'_> {
                 Action::DestroyObject { pointer: value(1)?, kind, state }
             }
             "forget_object" => Action::ForgetObject { pointer: value(1)?, kind: self.kind(word(2)?)?.0 },
-            "require_call" => Action::RequireCall { pointer: value(1)? },
+            "require_call" => {
+                let function = match word(2) {
+                    Some(member) => self.type_of_member(member)?,
+                    None => self.type_of_function(word(1)?),
+                };
+                Action::RequireCall { pointer: value(1)?, function }
+            }
             "require_calls" => Action::RequireCalls { pointer: value(1)?, fields: self.functions(word(2)?)? },
             "require_ref" => {
                 let bytes =
@@ -458,8 +472,36 @@ impl Resolver<'_> {
     /// The pointers to functions in a structure.
     fn functions(&self, name: &str) -> Option<Vec<Field>> {
         let (btf, id) = self.isolation.structure(name)?;
-        let slots = btf.function_slots(id).into_iter();
-        slots.map(|offset| Some(Field { offset: u32::try_from(offset).ok()?, size: 8 })).collect()
+        let mut fields: Vec<Field> = Vec::new();
+        let mut slots = btf.function_slots(id);
+        slots.sort_unstable();
+        for (offset, function) in slots {
+            let size = btf.proto(function).map_or(0, |proto| number(&proto));
+            let field = Field { offset: u32::try_from(offset).ok()?, size };
+            match fields.last_mut() {
+                // Which member of a union counts is not known.
+                Some(last) if last.offset == field.offset && last.size != size => last.size = 0,
+                Some(last) if last.offset == field.offset => {}
+                _ => fields.push(field),
+            }
+        }
+        Some(fields)
+    }
+
+    /// The number of the type of functions that a value points to: a member's, or an argument's. 0 where none is known.
+    fn type_of_function(&self, text: &str) -> u32 {
+        let argument = || {
+            let function = self.functions.iter().find(|(place, _)| Some(*place) == self.arg(text));
+            function.map_or(0, |(_, function)| *function)
+        };
+        let member = text.rsplit_once("->").and_then(|(_, member)| self.type_of_member(member));
+        member.unwrap_or_else(argument)
+    }
+
+    fn type_of_member(&self, path: &str) -> Option<u32> {
+        let (structure, member) = path.split_once('.')?;
+        let (btf, id) = self.isolation.structure(structure)?;
+        Some(number(&btf.pointed_proto(btf.member(id, member)?.1)?))
     }
 
     /// The fields of a structure that may be written; those that this kernel does not have are left out.

@@ -130,7 +130,7 @@ const RIGHTS: &[Verb] = &[
     verb("revoke", &[Value, Value], &[]),
     verb("lend", &[Value, Value], &[]),
     verb("require_write", &[Value, Value], &[]),
-    verb("require_call", &[Value], &[]),
+    optional("require_call", &[Value, Name], 1),
     verb("require_calls", &[Value, Name], &[]),
     verb("own", &[Value, Value, Name], &[]),
     verb("disown", &[Value, Name], &[]),

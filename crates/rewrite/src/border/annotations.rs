@@ -96,6 +96,7 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             callers_stack: unknown,
             pointers: found.pointers,
             kept: found.kept,
+            function: found.function,
         };
         border.interposition.entries.insert(name, entry);
     }
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!((wrapper.stack_words, wrapper.variadic), (UNKNOWN_WORDS, false));
         let (a, b) = (Value::Arg(0), Value::Arg(1));
         let size = Value::Mul(Box::new(a.clone()), Box::new(b.clone()));
-        let (slab, page, frame) = (1, 4, 1 << 17);
+        let (slab, page, frame) = (1, 4, 1 << 18);
         let result = |action| Step { when: When::ResultValid, action };
         let wanted = [
             Action::Grant { pointer: Value::Result, size: size.clone() },
@@ -227,7 +228,7 @@ mod tests {
             Action::Custom { name: "disown".into(), pointer: freed, size: either }.into(),
             Action::RequireObject { pointer: a, kind: frame, state: None }.into(),
             Action::DestroyObject { pointer: b.clone(), kind: frame, state: None }.into(),
-            Step { when: When::NonZero(0), action: Action::RequireCall { pointer: b } },
+            Step { when: When::NonZero(0), action: Action::RequireCall { pointer: b, function: 0 } },
         ];
         assert_eq!(wrapper.before, wanted);
     }

@@ -107,9 +107,12 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
     pointer(row::TARGETS as u64, own, bytes.len() as i64);
     let count = row::N_TARGETS;
     bytes[count..count + 8].copy_from_slice(&(callable.targets.len() as u64).to_le_bytes());
-    for symbol in callable.targets {
-        pointer(bytes.len() as u64, symbol, 0);
-        bytes.extend([0; 8]);
+    for (symbol, function) in callable.targets {
+        use layout::own_function as own;
+        let at = bytes.len();
+        bytes.resize(at + own::BYTES, 0);
+        pointer((at + own::FUNCTION) as u64, symbol, 0);
+        bytes[at + own::TYPE..at + own::TYPE + 4].copy_from_slice(&function.to_le_bytes());
     }
     pointer(row::IMPORTS as u64, own, bytes.len() as i64);
     let count = row::N_IMPORTS;

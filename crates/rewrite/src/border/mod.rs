@@ -61,6 +61,8 @@ pub struct Entry {
     pub pointers: Vec<u8>,
     /// Those among them that it may pass back after the call.
     pub kept: Vec<u8>,
+    /// The number of the type of functions by which it has to be called; 0 where a call brings it nothing.
+    pub function: u32,
 }
 
 /// A function that the module imports.

@@ -57,8 +57,8 @@ pub(crate) struct Import {
 /// What the module may call by pointer.
 #[derive(Default)]
 pub(crate) struct Callable {
-    /// Symbols of the thunks of its own functions.
-    pub targets: Vec<usize>,
+    /// Symbols of the thunks of its own functions, each with the number of the type of functions by which it is called.
+    pub targets: Vec<(usize, u32)>,
     /// Functions and variables that it imports.
     pub imports: Vec<Import>,
 }
@@ -127,8 +127,8 @@ pub(crate) fn interpose(
             thunks.entry(*symbol, name, entry)?;
         }
         let thunks = thunks.place(section)..;
-        for ((thunk, (_, pointers)), (_, name, _)) in thunks.zip(some).zip(known) {
-            callable.targets.push(thunk);
+        for ((thunk, (_, pointers)), (_, name, entry)) in thunks.zip(some).zip(known) {
+            callable.targets.push((thunk, entry.function));
             done.pointers += pointers.len();
             for ((section, number), bias) in pointers {
                 let reloc = &mut object.sections[*section].relocs[*number];

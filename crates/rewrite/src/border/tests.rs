@@ -103,6 +103,7 @@ fn border() -> Interposition {
             callers_stack: true,
             pointers: vec![1, 6],
             kept: vec![6],
+            function: 7,
         },
     );
     border
