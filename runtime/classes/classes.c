@@ -16,6 +16,7 @@ void __init guardrail_classes_register(void)
 	guardrail_scsi_register();
 	guardrail_fs_register();
 	guardrail_slab_register();
+	guardrail_virtio_register();
 }
 
 bool guardrail_may_store(u32 domain, unsigned long addr, unsigned long n)

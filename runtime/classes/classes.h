@@ -47,4 +47,9 @@ void __init guardrail_fs_register(void);
  */
 void __init guardrail_slab_register(void);
 
+/**
+ * guardrail_virtio_register() - Register devices of virtio.
+ */
+void __init guardrail_virtio_register(void);
+
 #endif /* GUARDRAIL_CLASSES_CLASSES_H */

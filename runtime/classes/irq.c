@@ -7,11 +7,6 @@
 #include "domain/interrupts.h"
 #include "report/report.h"
 
-static bool is_called_with(const struct irqaction *action, void *dev_id)
-{
-	return action->dev_id == dev_id;
-}
-
 /* An interrupt was requested: the pointer is the argument of its handler, the value its number. */
 GUARDRAIL_CUSTOM(irq_taken)
 {
@@ -53,7 +48,7 @@ GUARDRAIL_CUSTOM(irq_given)
 		guardrail_refuse(action, call, "release of an interrupt with", dev_id, "one of others", "requested interrupt");
 	if (!dev_id)
 		return 0;
-	if (guardrail_find_action(irq, is_called_with, (void *)dev_id))
+	if (guardrail_irq_is(irq, (void *)dev_id))
 		guardrail_irq_forget(action->domain, irq, dev_id);
 	else
 		guardrail_refuse(action, call, "release of an interrupt with", dev_id, guardrail_held_at(dev_id, action->domain),

@@ -72,16 +72,40 @@ void guardrail_irq_forget(u32 domain, unsigned int irq, unsigned long dev_id)
 	raw_spin_unlock_irqrestore(&lock, flags);
 }
 
-void guardrail_irqs_forget(u32 domain)
+bool guardrail_irq_take(u32 domain, unsigned int *irq, void **dev_id)
 {
 	unsigned long flags;
 	unsigned int i;
 
 	raw_spin_lock_irqsave(&lock, flags);
-	for (i = 0; i < IRQS; i++)
-		if (irqs[i].domain == domain)
-			irqs[i].domain = 0;
+	for (i = 0; i < IRQS && irqs[i].domain != domain; i++)
+		;
+	if (i < IRQS) {
+		*irq = irqs[i].irq;
+		*dev_id = (void *)irqs[i].dev_id;
+		irqs[i].domain = 0;
+	}
 	raw_spin_unlock_irqrestore(&lock, flags);
+	return i < IRQS;
+}
+
+void guardrail_irqs_forget(u32 domain)
+{
+	unsigned int irq;
+	void *dev_id;
+
+	while (guardrail_irq_take(domain, &irq, &dev_id))
+		;
+}
+
+static bool is_called_with(const struct irqaction *action, void *dev_id)
+{
+	return action->dev_id == dev_id;
+}
+
+bool guardrail_irq_is(unsigned int irq, void *dev_id)
+{
+	return guardrail_find_action(irq, is_called_with, dev_id);
 }
 
 unsigned long guardrail_find_irq(u32 domain, unsigned long start, unsigned long size)

@@ -42,6 +42,27 @@ void guardrail_irq_note(u32 domain, unsigned int irq, unsigned long dev_id);
 void guardrail_irq_forget(u32 domain, unsigned int irq, unsigned long dev_id);
 
 /**
+ * guardrail_irq_take() - Forget one of the interrupts of a domain.
+ * @domain: The domain.
+ * @irq: Gets its number.
+ * @dev_id: Gets what its handler is called with.
+ *
+ * Context: Any but NMI.
+ * Return: False where none is noted.
+ */
+bool guardrail_irq_take(u32 domain, unsigned int *irq, void **dev_id);
+
+/**
+ * guardrail_irq_is() - Test for an interrupt whose handler is called with an argument.
+ * @irq: Number of the interrupt.
+ * @dev_id: The argument.
+ *
+ * Context: Any but NMI.
+ * Return: True where it has such a handler.
+ */
+bool guardrail_irq_is(unsigned int irq, void *dev_id);
+
+/**
  * guardrail_irqs_forget() - Forget all interrupts of a domain.
  * @domain: The domain.
  *

@@ -44,6 +44,7 @@
  * @begin_teardown: A teardown begins.
  * @unregister: Called for all that the domain holds: unregister it if it is of this class.
  * @end_use: Called for all that the domain holds, after @unregister was: wait until the kernel does not use it any more.
+ * @release_devices: Take from devices that stay what the domain's drivers have set up in them.
  * @forget_types: Unregister types of objects that devices do not have.
  * @release: Called for each object that the domain holds, before its memory is freed: end it if it
  *   is of this class.
@@ -79,6 +80,7 @@ struct guardrail_recovery_class {
 	void (*begin_teardown)(u32 domain);
 	void (*unregister)(const struct guardrail_held *held, struct guardrail_teardown *down);
 	void (*end_use)(const struct guardrail_held *held, struct guardrail_teardown *down);
+	void (*release_devices)(u32 domain);
 	void (*forget_types)(u32 domain);
 	void (*release)(const struct guardrail_held *held, struct guardrail_teardown *down);
 	bool (*keeps)(u32 domain, unsigned long start, unsigned long size);

@@ -196,6 +196,21 @@ static bool is_handler(const struct irqaction *action, void *data)
 	return guardrail_is_of(action->handler, found->modules) || guardrail_is_of(action->thread_fn, found->modules);
 }
 
+/* Frees the interrupts that the domain has requested itself. Their handlers may be those of a library. */
+static void free_requested(struct guardrail_teardown *down)
+{
+	unsigned int irq;
+	void *dev_id;
+
+	while (guardrail_irq_take(down->domain, &irq, &dev_id)) {
+		if (!guardrail_irq_is(irq, dev_id))
+			continue;
+		free_irq(irq, dev_id);
+		down->released->irqs++;
+	}
+}
+
+/* Frees all others with a handler of the modules. */
 static void free_irqs(struct guardrail_teardown *down)
 {
 	struct found_handler found = { .modules = down->modules };
@@ -429,11 +444,14 @@ static bool unregister_all(struct guardrail_teardown *down)
 		return false;
 	guardrail_walk(down->domain, unregister, down);
 	guardrail_walk(down->domain, end_use, down);
+	/* Some devices give their interrupts back when they lose their driver. */
+	free_requested(down);
 	unbind(down->modules);
+	for_each_class_with(class, release_devices)
+		class->release_devices(down->domain);
 	for_each_class_with(class, forget_types)
 		class->forget_types(down->domain);
 	free_irqs(down);
-	guardrail_irqs_forget(down->domain);
 	return true;
 }
 

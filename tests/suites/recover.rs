@@ -38,7 +38,7 @@ struct Fault {
 /// - the results of commands, after which no driver is loaded again,
 /// - the driver's part of a name that is looked up,
 /// - times of a file that is written, in two modules.
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 12] = [
     Fault {
         driver: "e1000",
         place: "call",
@@ -57,6 +57,14 @@ const FAULTS: [Fault; 9] = [
         function: "clean_rx",
         spoiled: ("cb, tstamp, protocol, mac_header", "cb, tstamp, mac_header"),
         always: &["6.1"],
+    },
+    Fault {
+        driver: "virtio_net",
+        place: "receive",
+        does: "recovers from a fault while it receives",
+        function: "virtio_net",
+        spoiled: ("cb, tstamp, protocol, mac_header", "cb, tstamp, mac_header"),
+        always: &["6.12"],
     },
     Fault {
         driver: "sym53c8xx",
@@ -98,6 +106,25 @@ const FAULTS: [Fault; 9] = [
         spoiled: (
             "grant_fields sdev scsi_device ; before custom scsi_device sdev",
             "grant_fields sdev scsi_device",
+        ),
+        always: &[],
+    },
+    Fault {
+        driver: "snd_ens1370",
+        place: "open",
+        does: "recovers from a fault while a program plays",
+        function: "snd_ens",
+        spoiled: ("type snd_pcm_runtime: hw, private_data", "type snd_pcm_runtime: private_data"),
+        always: &["7.2"],
+    },
+    Fault {
+        driver: "snd_hda_intel",
+        place: "interrupt",
+        does: "recovers from a fault while a program plays",
+        function: "azx",
+        spoiled: (
+            "azx_init_streams (chip): after custom hda_streams &chip->azx.bus.core sizeof(azx_dev) if ok",
+            "azx_init_streams (chip): nothing",
         ),
         always: &[],
     },
@@ -174,6 +201,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let disk = fault.driver == "sym53c8xx";
     let own = match fault.driver {
         "vfat" => "fixtures/guarded/recover-files.sh",
+        name if name.starts_with("snd") => "fixtures/guarded/recover-sound.sh",
         _ if disk => "fixtures/guarded/recover-disk.sh",
         _ => "fixtures/guarded/recover.sh",
     };
