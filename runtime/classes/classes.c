@@ -17,6 +17,7 @@ void __init guardrail_classes_register(void)
 	guardrail_fs_register();
 	guardrail_slab_register();
 	guardrail_virtio_register();
+	guardrail_usb_register();
 }
 
 bool guardrail_may_store(u32 domain, unsigned long addr, unsigned long n)

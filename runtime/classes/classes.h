@@ -52,4 +52,9 @@ void __init guardrail_slab_register(void);
  */
 void __init guardrail_virtio_register(void);
 
+/**
+ * guardrail_usb_register() - Register host controllers of USB.
+ */
+void __init guardrail_usb_register(void);
+
 #endif /* GUARDRAIL_CLASSES_CLASSES_H */

@@ -37,8 +37,8 @@ static bool is_blank(const struct scsi_transport_template *transport)
 }
 
 /*
- * Returns why a host cannot stay without its driver, or NULL. This code must know everything that
- * the kernel calls or reads in it.
+ * Returns why a host cannot be taken from its driver, or NULL. This code must know everything that
+ * the kernel calls in it until it is removed.
  */
 static const char *unknown(const struct Scsi_Host *host, const struct guardrail_modules *modules)
 {
@@ -49,22 +49,31 @@ static const char *unknown(const struct Scsi_Host *host, const struct guardrail_
 		return "its driver has it from another module";
 	if (host->shost_state != SHOST_RUNNING && host->shost_state != SHOST_RECOVERY)
 		return "it is not running";
-	if (!host->shost_gendev.parent || !dev_is_pci(host->shost_gendev.parent))
-		return "it is no PCI device's";
 	if (host->host_lock != &host->default_lock)
 		return "its lock is the driver's";
-	if (driver->commit_rqs || driver->init_cmd_priv || driver->exit_cmd_priv || driver->target_alloc ||
-	    driver->target_destroy || driver->map_queues || driver->mq_poll || driver->dma_need_drain || driver->ioctl ||
-	    driver->shost_groups || driver->sdev_groups)
+	if (driver->commit_rqs || driver->mq_poll)
+		return "its driver does more than is known here";
+	if (transport->eh_strategy_handler || (!is_blank(transport) && !is_parallel(transport)))
+		return "its transport is not known here";
+	if (is_parallel(transport) && !guardrail_is_of(*spi_functions_of(transport), modules))
+		return "its transport is not as it is known here";
+	return NULL;
+}
+
+/* Returns why a host cannot wait for a driver, or NULL. This code must know everything that the kernel reads in it. */
+static const char *leaves(const struct Scsi_Host *host)
+{
+	const struct scsi_host_template *driver = host->hostt;
+
+	if (!host->shost_gendev.parent || !dev_is_pci(host->shost_gendev.parent))
+		return "it is no PCI device's";
+	if (driver->init_cmd_priv || driver->exit_cmd_priv || driver->target_alloc || driver->target_destroy || driver->map_queues ||
+	    driver->dma_need_drain || driver->ioctl || driver->shost_groups || driver->sdev_groups)
 		return "its driver does more than is known here";
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
 	if (driver->nr_reserved_cmds)
 		return "its driver does more than is known here";
 #endif
-	if (transport->eh_strategy_handler || (!is_blank(transport) && !is_parallel(transport)))
-		return "its transport is not known here";
-	if (is_parallel(transport) && !guardrail_is_of(*spi_functions_of(transport), modules))
-		return "its transport is not as it is known here";
 	return NULL;
 }
 
@@ -108,9 +117,9 @@ static bool is_loading(const struct module *module)
 }
 
 /*
- * Removes a host whose devices are still being found. The loader of the driver waits for that and
- * keeps the module. So the commands cannot wait for the new driver, which starts with a host of its
- * own. The rest of this host keeps its template.
+ * Removes a host that cannot wait, or whose devices are still being found. The loader of the driver
+ * waits for that and keeps the module. So the commands cannot wait for the new driver, which starts
+ * with a host of its own. The rest of this host keeps its template.
  */
 static void remove(struct guardrail_parked *parked)
 {
@@ -151,7 +160,7 @@ static struct guardrail_parked *new_parked(struct Scsi_Host *host, const struct 
 	stand_in->hosts++;
 	*parked = (struct guardrail_parked){
 		.domain = parking->domain, .host = host, .stand_in = stand_in, .transport = host->transportt, .size = size,
-		.can_queue = host->can_queue, .nr_hw_queues = host->tag_set.nr_hw_queues,
+		.can_queue = host->can_queue, .nr_hw_queues = host->tag_set.nr_hw_queues, .leaves = leaves(host),
 	};
 	/* The host needs these two modules, and may be their only user at the moment. */
 	parked->used[0] = guardrail_module_at((unsigned long)host->tag_set.ops);
@@ -182,6 +191,8 @@ static int park(const struct guardrail_held *held, void *data)
 		pr_warn("SCSI host %u cannot stay without its driver: %s\n", host->host_no, why ?: "no memory");
 		return 0;
 	}
+	if (parked->leaves)
+		pr_warn("SCSI host %u is removed with its disks: %s\n", host->host_no, parked->leaves);
 	guardrail_scsi_remove_file(host);
 	WRITE_ONCE(host->hostt, &parked->stand_in->template);
 	if (parked->functions)
@@ -218,7 +229,7 @@ static void settle_parked(struct guardrail_parked *parked, struct parking *parki
 	bool loading = is_loading(driver->module);
 
 	guardrail_move_uses(driver->module, loading, &parked->stand_in->module);
-	if (loading) {
+	if (loading || parked->leaves) {
 		remove(parked);
 		parking->hosts--;
 	} else if (parking->fails) {

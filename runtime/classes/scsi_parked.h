@@ -80,6 +80,7 @@ enum guardrail_parked_state { PARKED_WAITING, PARKED_OFFERED, PARKED_ADDED };
  * @can_queue: Commands at a time.
  * @nr_hw_queues: Hardware queues.
  * @offline: Commands fail instead of waiting.
+ * @leaves: Why it does not wait for a driver but is removed; NULL where it waits.
  */
 struct guardrail_parked {
 	struct list_head list;
@@ -95,6 +96,7 @@ struct guardrail_parked {
 	int can_queue;
 	unsigned int nr_hw_queues;
 	bool offline;
+	const char *leaves;
 };
 
 /* All parked hosts. */

@@ -5,8 +5,11 @@
 #include <linux/usb/ch11.h>
 #include <linux/usb/hcd.h>
 
-#include "domain/code.h"
+#include "base/symbols.h"
 #include "border/custom.h"
+#include "classes/classes.h"
+#include "domain/code.h"
+#include "recovery/class.h"
 #include "rights/memory.h"
 
 /* The driver may write its own part of a host while the host exists, and registers that the kernel has mapped for it. */
@@ -102,6 +105,45 @@ GUARDRAIL_CUSTOM(urb_queued)
 	if (urb && (int)call->result)
 		urb_gone(action->domain, urb);
 	return 0;
+}
+
+/*
+ * A host's driver is dead, so nothing completes the requests that it had, for which the kernel waits when it removes the host.
+ * A request that the driver completes at the same time is an object no more.
+ */
+static int end_request(const struct guardrail_held *held, void *unused)
+{
+	int (*unlink)(struct usb_hcd *, struct urb *) = (void *)guardrail_find_symbol("usb_hcd_unlink_urb_from_ep");
+	void (*give_back)(struct usb_hcd *, struct urb *, int) = (void *)guardrail_find_symbol("usb_hcd_giveback_urb");
+	struct urb *urb = (struct urb *)held->start;
+	unsigned long flags;
+
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_URB || !unlink || !give_back)
+		return 0;
+	if (guardrail_destroy_object(held->domain, held->start, GUARDRAIL_TYPE_URB))
+		return 0;
+	urb_gone(held->domain, urb);
+	/* As a driver does it. */
+	local_irq_save(flags);
+	unlink(bus_to_hcd(urb->dev->bus), urb);
+	give_back(bus_to_hcd(urb->dev->bus), urb, -ESHUTDOWN);
+	local_irq_restore(flags);
+	return 0;
+}
+
+static void settle(u32 domain)
+{
+	guardrail_walk(domain, end_request, NULL);
+}
+
+static struct guardrail_recovery_class usb_hosts = {
+	.name = "USB hosts",
+	.settle = settle,
+};
+
+void __init guardrail_usb_register(void)
+{
+	guardrail_recovery_register(&usb_hosts);
 }
 
 /* hub_control(hcd, type, value, index, buffer, length): there is always room for the description of a hub. */

@@ -199,6 +199,8 @@ enum guardrail_kind {
 	GUARDRAIL_TYPE_MISCDEVICE = 1U << 15,
 	GUARDRAIL_TYPE_RCU_HEAD = 1U << 16,
 	GUARDRAIL_TYPE_POOL = 1U << 17,
+	GUARDRAIL_TYPE_URB = 1U << 18,
+	GUARDRAIL_KIND_POOLED = 1U << 19,
 };
 
 /* For guardrail_event(). */

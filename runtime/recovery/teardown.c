@@ -328,6 +328,7 @@ static int release_memory(const struct guardrail_held *held, void *data)
 	case KIND_ELEMENT:
 	case KIND_LENT:
 	case GUARDRAIL_KIND_MANAGED:
+	case GUARDRAIL_KIND_POOLED:
 		/* It is freed together with what it belongs to. */
 		return 0;
 	case GUARDRAIL_KIND_DMA:

@@ -38,7 +38,7 @@ struct Fault {
 /// - the results of commands, after which no driver is loaded again,
 /// - the driver's part of a name that is looked up,
 /// - times of a file that is written, in two modules.
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 14] = [
     Fault {
         driver: "e1000",
         place: "call",
@@ -129,6 +129,22 @@ const FAULTS: [Fault; 12] = [
         always: &[],
     },
     Fault {
+        driver: "uhci_hcd",
+        place: "queue",
+        does: "recovers from a fault while a program reads a disk",
+        function: "uhci_",
+        spoiled: ("grant_fields urb urb ; grant_fields urb->urb.ep", "grant_fields urb->urb.ep"),
+        always: &["6.1"],
+    },
+    Fault {
+        driver: "usb_storage",
+        place: "command",
+        does: "recovers from a fault while a program reads a disk",
+        function: "usb_stor",
+        spoiled: ("type scsi_cmnd: result, resid_len", "type scsi_cmnd: resid_len"),
+        always: &["7.2"],
+    },
+    Fault {
         driver: "vfat",
         place: "lookup",
         does: "recovers from a fault where names are looked up",
@@ -201,6 +217,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let disk = fault.driver == "sym53c8xx";
     let own = match fault.driver {
         "vfat" => "fixtures/guarded/recover-files.sh",
+        "uhci_hcd" | "usb_storage" => "fixtures/guarded/recover-again.sh",
         name if name.starts_with("snd") => "fixtures/guarded/recover-sound.sh",
         _ if disk => "fixtures/guarded/recover-disk.sh",
         _ => "fixtures/guarded/recover.sh",

@@ -181,6 +181,10 @@ pub const TYPE_MISCDEVICE: u32 = 32768;
 pub const TYPE_RCU_HEAD: u32 = 0x0001_0000;
 /// `GUARDRAIL_TYPE_POOL`.
 pub const TYPE_POOL: u32 = 0x0002_0000;
+/// `GUARDRAIL_TYPE_URB`.
+pub const TYPE_URB: u32 = 0x0004_0000;
+/// `GUARDRAIL_KIND_POOLED`.
+pub const KIND_POOLED: u32 = 0x0008_0000;
 /// `GUARDRAIL_EVENT_LOAD`.
 pub const EVENT_LOAD: u8 = 1;
 /// `GUARDRAIL_EVENT_STORE`.
@@ -203,7 +207,7 @@ pub const ENTRY_EXIT: u8 = 2;
 pub const STACK_MASK: u32 = 12288;
 
 /// Kinds of allocations and types of objects, by the names that annotations give them.
-pub const KINDS: [(&str, u32); 18] = [
+pub const KINDS: [(&str, u32); 20] = [
     ("slab", KIND_SLAB),
     ("vmalloc", KIND_VMALLOC),
     ("page", KIND_PAGE),
@@ -222,6 +226,8 @@ pub const KINDS: [(&str, u32); 18] = [
     ("miscdevice", TYPE_MISCDEVICE),
     ("rcu_head", TYPE_RCU_HEAD),
     ("pool", TYPE_POOL),
+    ("urb", TYPE_URB),
+    ("pooled", KIND_POOLED),
 ];
 
 /// Sizes of structs, and the offsets of their members, in bytes.
@@ -775,6 +781,8 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_TYPE_MISCDEVICE", TYPE_MISCDEVICE as u64),
     ("GUARDRAIL_TYPE_RCU_HEAD", TYPE_RCU_HEAD as u64),
     ("GUARDRAIL_TYPE_POOL", TYPE_POOL as u64),
+    ("GUARDRAIL_TYPE_URB", TYPE_URB as u64),
+    ("GUARDRAIL_KIND_POOLED", KIND_POOLED as u64),
     ("GUARDRAIL_EVENT_LOAD", EVENT_LOAD as u64),
     ("GUARDRAIL_EVENT_STORE", EVENT_STORE as u64),
     ("GUARDRAIL_EVENT_CALL", EVENT_CALL as u64),

@@ -67,7 +67,7 @@ fn functions_that_bring_something_are_handed_over_by_their_type() {
 fn a_row_with_one_kind_too_many_is_named() {
     let many: Vec<String> = (0..40).map(|number| format!("send (frame): own frame 1 k{number}")).collect();
     let error = Isolation::new(&[("test", &many.join("\n"))], vec![types()]).unwrap_err().to_string();
-    assert_eq!(error, "test, line 13: 'k12' is one kind too many");
+    assert_eq!(error, "test, line 11: 'k10' is one kind too many");
 }
 
 #[test]

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((wrapper.stack_words, wrapper.variadic), (UNKNOWN_WORDS, false));
         let (a, b) = (Value::Arg(0), Value::Arg(1));
         let size = Value::Mul(Box::new(a.clone()), Box::new(b.clone()));
-        let (slab, page, frame) = (1, 4, 1 << 18);
+        let (slab, page, frame) = (1, 4, 1 << 20);
         let result = |action| Step { when: When::ResultValid, action };
         let wanted = [
             Action::Grant { pointer: Value::Result, size: size.clone() },
