@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The files in debugfs; debugfs.h names them. */
 #include <linux/debugfs.h>
+#include <linux/fs.h>
+#include <linux/uaccess.h>
 
 #include "base/limits.h"
 #include "border/check.h"
 #include "border/event.h"
 #include "debugfs.h"
 #include "domain/entry.h"
+#include "domain/inject.h"
 #include "domain/module.h"
 #include "report/report.h"
 #include "rights/table.h"
@@ -71,12 +74,34 @@ static int stats_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
 
+/* "DOMAIN CALLS": the domain faults in that of its next calls of the kernel. */
+static ssize_t inject_write(struct file *file, const char __user *text, size_t size, loff_t *offset)
+{
+	unsigned int domain, calls;
+	char line[32] = { };
+
+	if (size >= sizeof(line))
+		return -EINVAL;
+	if (copy_from_user(line, text, size))
+		return -EFAULT;
+	if (sscanf(line, "%u %u", &domain, &calls) != 2 || !domain || domain >= GUARDRAIL_DOMAINS || !calls || calls > INT_MAX)
+		return -EINVAL;
+	guardrail_inject(domain, calls);
+	return size;
+}
+
+static const struct file_operations inject_fops = {
+	.owner = THIS_MODULE,
+	.write = inject_write,
+};
+
 void __init guardrail_debugfs_init(void)
 {
 	folder = debugfs_create_dir("guardrail", NULL);
 	debugfs_create_file("domains", 0400, folder, NULL, &domains_fops);
 	debugfs_create_file("violations", 0400, folder, NULL, &guardrail_violations_fops);
 	debugfs_create_file("stats", 0400, folder, NULL, &stats_fops);
+	debugfs_create_file("inject", 0200, folder, NULL, &inject_fops);
 }
 
 void guardrail_debugfs_exit(void)

@@ -18,6 +18,8 @@
 
 /* Waiters that are looked at. */
 #define MOST 64
+/* Entries of a list that is sorted. */
+#define LONGEST (1 << 20)
 /* How often a list is looked at that does not look sound: others may be changing it. */
 #define TRIES 1000
 
@@ -70,6 +72,27 @@ GUARDRAIL_CUSTOM(first_sound)
 
 	if (place && !guardrail_is_first_sound(place))
 		refuse(action, call, place);
+	return 0;
+}
+
+/* The kernel sorts a list, which writes to each of its entries: they are all the driver's. */
+GUARDRAIL_CUSTOM(list_owned)
+{
+	const struct list_head *head = (const struct list_head *)object_of(action, call), *node = head;
+	struct list_head links;
+	int i;
+
+	for (i = 0; node && i < LONGEST; i++) {
+		if (!guardrail_require_write(action, call, (unsigned long)node, sizeof(*node)))
+			return 0;
+		if (!guardrail_links_return(node, &links))
+			break;
+		node = links.next;
+		if (node == head)
+			return 0;
+	}
+	if (head)
+		refuse(action, call, head);
 	return 0;
 }
 

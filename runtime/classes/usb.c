@@ -97,13 +97,28 @@ GUARDRAIL_CUSTOM(urb_done)
 	return 0;
 }
 
-/* A request that was not accepted stays the kernel's. One that was may be done already. */
+/* Takes a request from its endpoint, as a driver does. */
+static void unlink(struct urb *urb)
+{
+	int (*unlink)(struct usb_hcd *, struct urb *) = (void *)guardrail_find_symbol("usb_hcd_unlink_urb_from_ep");
+
+	if (unlink)
+		unlink(bus_to_hcd(urb->dev->bus), urb);
+}
+
+/*
+ * A request that was not accepted stays the kernel's. One that was may be done already. A driver that was ended may have left
+ * it with its endpoint, from where the kernel would ask for it for ever.
+ */
 GUARDRAIL_CUSTOM(urb_queued)
 {
 	struct urb *urb = (struct urb *)object_of(action, call);
 
-	if (urb && (int)call->result)
-		urb_gone(action->domain, urb);
+	if (!urb || !(int)call->result)
+		return 0;
+	urb_gone(action->domain, urb);
+	if (container_of(call, struct guardrail_record, call)->saved.unwound && !list_empty(&urb->urb_list))
+		unlink(urb);
 	return 0;
 }
 
@@ -113,19 +128,17 @@ GUARDRAIL_CUSTOM(urb_queued)
  */
 static int end_request(const struct guardrail_held *held, void *unused)
 {
-	int (*unlink)(struct usb_hcd *, struct urb *) = (void *)guardrail_find_symbol("usb_hcd_unlink_urb_from_ep");
 	void (*give_back)(struct usb_hcd *, struct urb *, int) = (void *)guardrail_find_symbol("usb_hcd_giveback_urb");
 	struct urb *urb = (struct urb *)held->start;
 	unsigned long flags;
 
-	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_URB || !unlink || !give_back)
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_URB || !give_back)
 		return 0;
 	if (guardrail_destroy_object(held->domain, held->start, GUARDRAIL_TYPE_URB))
 		return 0;
 	urb_gone(held->domain, urb);
-	/* As a driver does it. */
 	local_irq_save(flags);
-	unlink(bus_to_hcd(urb->dev->bus), urb);
+	unlink(urb);
 	give_back(bus_to_hcd(urb->dev->bus), urb, -ESHUTDOWN);
 	local_irq_restore(flags);
 	return 0;

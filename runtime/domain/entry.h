@@ -6,7 +6,7 @@
 #include "base/kernel.h"
 #include "domain/locks.h"
 
-/* The dead domains, a bit each: their entries are refused. */
+/* The dead domains, a bit each: their entries are refused. Bit 0 is set while a fault is asked for (domain/inject.h). */
 extern unsigned long guardrail_dead_domains;
 /* The domains in which entries were ended since their first module was loaded: these did not release what they had. */
 extern unsigned long guardrail_ended_domains;

@@ -17,6 +17,7 @@
 #include "domain/code.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/inject.h"
 #include "domain/ops.h"
 #include "domain/policy.h"
 #include "domain/unwind.h"
@@ -161,6 +162,9 @@ void guardrail_crossing(u32 domain, const struct guardrail_call *call)
 {
 	const struct guardrail_record *record = guardrail_innermost();
 
-	if (guardrail_is_dead(domain) && record && &record->call != call && !record->saved.unwound)
+	if (!record || &record->call == call || record->saved.unwound)
+		return;
+	if (guardrail_is_dead(domain))
 		guardrail_unwind(domain);
+	guardrail_injected(domain, call->caller);
 }

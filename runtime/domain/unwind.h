@@ -6,7 +6,7 @@
 #include "base/kernel.h"
 
 /**
- * guardrail_crossing() - End the entry of a thread that calls out of a dead domain.
+ * guardrail_crossing() - End the entry of a thread that calls out of a dead domain, or in which a fault was asked for.
  * @domain: Domain of the call.
  * @frame: Call registers of the thunk that makes it. Nothing happens where they are the entry's own.
  *

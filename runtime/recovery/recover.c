@@ -32,8 +32,6 @@
 #define LOAD_MS 30000
 #define AGAIN_MS 2000
 #define GONE_MS 1000
-/* A domain that is killed more often in a minute stays dead. */
-#define MAX_IN_A_MINUTE 5
 
 /**
  * struct recovery - The recovery of a domain.
@@ -66,6 +64,10 @@ static DEFINE_MUTEX(teardown_lock);
 static char loader[128] = "/sbin/modprobe";
 module_param_string(loader, loader, sizeof(loader), 0644);
 MODULE_PARM_DESC(loader, "the program that loads a module after a violation (loader NAME) and unloads it (loader -r NAME)");
+
+static unsigned int most_in_a_minute = 5;
+module_param_named(recoveries, most_in_a_minute, uint, 0644);
+MODULE_PARM_DESC(recoveries, "how often in a minute a domain recovers; one that is killed more often stays dead");
 
 void guardrail_recover(u32 domain, const char *why)
 {
@@ -300,7 +302,7 @@ static bool too_often(struct recovery *recovery)
 		recovery->first = jiffies;
 		recovery->in_a_row = 0;
 	}
-	return ++recovery->in_a_row > MAX_IN_A_MINUTE;
+	return ++recovery->in_a_row > READ_ONCE(most_in_a_minute);
 }
 
 /* The recovery is over, with success where @failed is NULL. */

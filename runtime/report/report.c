@@ -11,6 +11,7 @@
 #include <linux/stacktrace.h>
 
 #include "base/limits.h"
+#include "base/region.h"
 #include "base/symbols.h"
 #include "domain/frames.h"
 #include "domain/locks.h"
@@ -130,6 +131,7 @@ static void print_others(unsigned long addr, u32 domain)
 /* Prints a description of the memory at an address. */
 static void print_target(unsigned long addr)
 {
+	struct guardrail_region region;
 	struct stack_info info;
 	char *name;
 
@@ -160,6 +162,11 @@ static void print_target(unsigned long addr)
 	if (is_vmalloc_addr((void *)addr) && (!in_task() || irqs_disabled())) {
 		/* More details need a lock, which can be taken only in other contexts. */
 		pr_err("target: vmalloc memory\n");
+		return;
+	}
+	if (virt_addr_valid((void *)addr) && !guardrail_region_of(addr, &region)) {
+		/* The kernel warns where it is asked for more. */
+		pr_err("target: behind the last object of a slab\n");
 		return;
 	}
 	if (is_vmalloc_addr((void *)addr) || virt_addr_valid((void *)addr)) {

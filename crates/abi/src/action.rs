@@ -48,7 +48,7 @@ pub enum When {
 pub struct Field {
     /// Its first byte, from the structure's start.
     pub offset: u32,
-    /// Its bytes.
+    /// Its bytes; of a pointer to a function in [`Action::RequireCalls`], the number of its type, or 0.
     pub size: u32,
 }
 

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A fault that a user asks for, to see what becomes of a driver and of the programs that use it. */
+#ifndef GUARDRAIL_DOMAIN_INJECT_H
+#define GUARDRAIL_DOMAIN_INJECT_H
+
+#include "base/kernel.h"
+
+/**
+ * guardrail_inject() - Have a domain fault in one of its next calls of the kernel; this replaces what was asked for before.
+ * @domain: A valid domain.
+ * @calls: In which of the calls that require something; 1 is the next one.
+ *
+ * Context: Any.
+ */
+void guardrail_inject(u32 domain, unsigned int calls);
+
+/**
+ * guardrail_injected() - Count a call, and fault if it is the one.
+ * @domain: Domain that calls.
+ * @ip: Address of the call.
+ *
+ * Context: That of the entry. May not return.
+ */
+void guardrail_injected(u32 domain, unsigned long ip);
+
+#endif /* GUARDRAIL_DOMAIN_INJECT_H */
