@@ -27,7 +27,7 @@ static struct probed {
 /* Protects probed. */
 static DEFINE_SPINLOCK(probed_lock);
 
-/* Changes the place of a device, or a free one, from @old to @new. False where there is none. */
+/* Changes the place of a device, or a free one, from @old to @new. False without one. */
 static bool change(struct virtio_device *old, struct virtio_device *new, u32 domain)
 {
 	unsigned long flags;

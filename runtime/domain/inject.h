@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A fault that a user asks for, to see what becomes of a driver and of the programs that use it. */
+/* A fault that a user asks for, to see how a driver and the programs that use it fare. */
 #ifndef GUARDRAIL_DOMAIN_INJECT_H
 #define GUARDRAIL_DOMAIN_INJECT_H
 

@@ -2,6 +2,7 @@
 //! The sources are `rights.txt` and, for functions without a row there, the memory effects of `memory.txt`, of all
 //! classes. The types of one kernel and its modules resolve them.
 
+mod functions;
 mod received;
 mod resolve;
 
@@ -324,7 +325,7 @@ impl<'a> Isolation<'a> {
             }
         }
         if !entry.annotation.is_empty() || !entry.pointers.is_empty() {
-            entry.function = kernels.or(proto).as_ref().map_or(0, received::number);
+            entry.function = kernels.or(proto).as_ref().map_or(0, functions::number);
         }
         entry
     }
@@ -351,7 +352,7 @@ impl<'a> Isolation<'a> {
 
     /// Whether a member of a structure holds functions with this prototype.
     fn fits(&self, member: &Member, proto: &Proto) -> bool {
-        self.member_proto(member).is_some_and(|other| received::same(proto, &other))
+        self.member_proto(member).is_some_and(|other| functions::same(proto, &other))
     }
 
     /// The prototype of one of the driver's functions.
@@ -392,7 +393,7 @@ impl<'a> Isolation<'a> {
                 let (start, ty) = btf.member(id, &member)?;
                 let wanted = btf.pointed_proto(ty).filter(|_| start == *offset)?;
                 let own = self.own_proto(function);
-                let fits = own.is_none_or(|own| received::same(&own, &wanted));
+                let fits = own.is_none_or(|own| functions::same(&own, &wanted));
                 fits.then(|| (function.clone(), Member { structure: structure.clone(), member }))
             });
             found.extend(members.collect::<Option<Vec<_>>>());

@@ -1,6 +1,6 @@
 //! Turns rows of the tables into actions, by the types of a kernel.
 
-use super::received::number;
+use super::functions::number;
 use super::{Annotation, Isolation};
 use guardrail_abi::{Action, Field, Step, Value, When};
 use guardrail_binfmt::btf::{Btf, Param, Proto, Type, TypeId};
