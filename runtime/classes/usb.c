@@ -98,7 +98,7 @@ GUARDRAIL_CUSTOM(urb_done)
 }
 
 /* Takes a request from its endpoint, as a driver does. */
-static void unlink(struct urb *urb)
+static void take_out(struct urb *urb)
 {
 	int (*unlink)(struct usb_hcd *, struct urb *) = (void *)guardrail_find_symbol("usb_hcd_unlink_urb_from_ep");
 
@@ -118,7 +118,7 @@ GUARDRAIL_CUSTOM(urb_queued)
 		return 0;
 	urb_gone(action->domain, urb);
 	if (container_of(call, struct guardrail_record, call)->saved.unwound && !list_empty(&urb->urb_list))
-		unlink(urb);
+		take_out(urb);
 	return 0;
 }
 
@@ -138,7 +138,7 @@ static int end_request(const struct guardrail_held *held, void *unused)
 		return 0;
 	urb_gone(held->domain, urb);
 	local_irq_save(flags);
-	unlink(urb);
+	take_out(urb);
 	give_back(bus_to_hcd(urb->dev->bus), urb, -ESHUTDOWN);
 	local_irq_restore(flags);
 	return 0;

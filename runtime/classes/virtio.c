@@ -42,12 +42,12 @@ static bool change(struct virtio_device *old, struct virtio_device *new, u32 dom
 	return i < MOST;
 }
 
-/* A driver has got its device: it does not return an error from probe(). */
-GUARDRAIL_CUSTOM(virtio_probed)
+/* A driver gets a device. It is noted before probe(), since an entry that is ended leaves the device as far as it came. */
+GUARDRAIL_CUSTOM(virtio_comes)
 {
 	struct virtio_device *dev = (struct virtio_device *)object_of(action, call);
 
-	if (!dev || (int)call->result)
+	if (!dev)
 		return 0;
 	get_device(&dev->dev);
 	if (!change(NULL, dev, action->domain)) {
@@ -57,14 +57,19 @@ GUARDRAIL_CUSTOM(virtio_probed)
 	return 0;
 }
 
-/* A driver that is alive has stopped its device itself. */
-GUARDRAIL_CUSTOM(virtio_removed)
+/* A driver that is alive has stopped its device itself: in remove(), or in probe() before that returns an error. */
+GUARDRAIL_CUSTOM(virtio_goes)
 {
 	struct virtio_device *dev = (struct virtio_device *)object_of(action, call);
 
 	if (dev && !guardrail_is_dead(action->domain) && change(dev, NULL, action->domain))
 		put_device(&dev->dev);
 	return 0;
+}
+
+GUARDRAIL_CUSTOM(virtio_probed)
+{
+	return (int)call->result ? guardrail_custom_virtio_goes(action, call) : 0;
 }
 
 /* The device of a domain in the first place from @i on; NULL behind the last. It stays held. */
