@@ -549,7 +549,9 @@ int guardrail_do_require_calls(const struct guardrail_action *action, struct gua
 		if (load(p + action->fields[i].offset, 8, &function) && function)
 			guardrail_require_call(action, call, "structure with a function at", function, action->fields[i].size);
 	/* What was looked at stays as it is. On the heap drivers zero such structures when they free them. */
-	for (i = 0; i < action->n_fields && guardrail_is_variable(action->domain, p); i++)
+	if (!guardrail_is_variable(action->domain, p))
+		return 0;
+	for (i = 0; i < action->n_fields; i++)
 		given(action, guardrail_revoke(action->domain, p + action->fields[i].offset, sizeof(function)));
 	return 0;
 }

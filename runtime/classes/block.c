@@ -3,6 +3,7 @@
 #include <linux/blk-mq.h>
 
 #include "border/custom.h"
+#include "domain/entry.h"
 #include "rights/fields.h"
 #include "rights/memory.h"
 
@@ -41,7 +42,7 @@ GUARDRAIL_CUSTOM(queue_ended)
 {
 	const struct blk_mq_queue_data *queued = (const struct blk_mq_queue_data *)object_of(action, call);
 
-	if (queued && container_of(call, struct guardrail_record, call)->saved.unwound && blk_mq_request_started(queued->rq))
+	if (queued && was_ended(call) && blk_mq_request_started(queued->rq))
 		call->result = BLK_STS_OK;
 	return 0;
 }

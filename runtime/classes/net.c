@@ -8,6 +8,7 @@
 #include "border/custom.h"
 #include "border/quota.h"
 #include "classes/net.h"
+#include "domain/entry.h"
 #include "rights/buffer.h"
 #include "rights/memory.h"
 #include "rights/object.h"
@@ -182,7 +183,7 @@ GUARDRAIL_CUSTOM(skb_sent)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 
-	if (skb && container_of(call, struct guardrail_record, call)->saved.unwound) {
+	if (skb && was_ended(call)) {
 		drop(action->domain, skb, call);
 		return 0;
 	}

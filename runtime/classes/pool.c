@@ -25,9 +25,9 @@ static bool writes_any(u32 domain, unsigned long p, unsigned long n)
 /* A set of pools is no array of them. */
 static bool is_pool(u32 domain, unsigned long p, unsigned long n)
 {
-	if (guardrail_check_object(domain, p, GUARDRAIL_TYPE_POOL))
-		return !guardrail_find_object(domain, p + GUARDRAIL_SLOT, n - GUARDRAIL_SLOT) && !writes_any(domain, p, n);
-	return !guardrail_find_object(domain, p, n) && !writes_any(domain, p, n);
+	unsigned long own = guardrail_check_object(domain, p, GUARDRAIL_TYPE_POOL) ? GUARDRAIL_SLOT : 0;
+
+	return !guardrail_find_object(domain, p + own, n - own) && !writes_any(domain, p, n);
 }
 
 static void refuse(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long p)

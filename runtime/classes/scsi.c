@@ -7,6 +7,7 @@
 #include <scsi/scsi_transport_spi.h>
 
 #include "border/custom.h"
+#include "domain/entry.h"
 
 /* A command is queued: the driver fills in the sense data, and its own part of the command. */
 GUARDRAIL_CUSTOM(scsi_queue)
@@ -47,7 +48,7 @@ GUARDRAIL_CUSTOM(scsi_queued)
 	if (!cmd || !(int)call->result)
 		return 0;
 	/* The entry was ended when the command was done already: it must not be tried again. */
-	if (container_of(call, struct guardrail_record, call)->saved.unwound &&
+	if (was_ended(call) &&
 	    !guardrail_check_object(action->domain, (unsigned long)cmd, GUARDRAIL_TYPE_SCSI_CMND))
 		call->result = 0;
 	else

@@ -9,6 +9,7 @@
 #include "border/custom.h"
 #include "classes/classes.h"
 #include "domain/code.h"
+#include "domain/entry.h"
 #include "recovery/class.h"
 #include "rights/memory.h"
 
@@ -117,7 +118,7 @@ GUARDRAIL_CUSTOM(urb_queued)
 	if (!urb || !(int)call->result)
 		return 0;
 	urb_gone(action->domain, urb);
-	if (container_of(call, struct guardrail_record, call)->saved.unwound && !list_empty(&urb->urb_list))
+	if (was_ended(call) && !list_empty(&urb->urb_list))
 		take_out(urb);
 	return 0;
 }
@@ -128,13 +129,14 @@ GUARDRAIL_CUSTOM(urb_queued)
  */
 static int end_request(const struct guardrail_held *held, void *unused)
 {
-	void (*give_back)(struct usb_hcd *, struct urb *, int) = (void *)guardrail_find_symbol("usb_hcd_giveback_urb");
+	void (*give_back)(struct usb_hcd *, struct urb *, int);
 	struct urb *urb = (struct urb *)held->start;
 	unsigned long flags;
 
-	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_URB || !give_back)
+	if (held->right != GUARDRAIL_OBJECT || held->type != GUARDRAIL_TYPE_URB)
 		return 0;
-	if (guardrail_destroy_object(held->domain, held->start, GUARDRAIL_TYPE_URB))
+	give_back = (void *)guardrail_find_symbol("usb_hcd_giveback_urb");
+	if (!give_back || guardrail_destroy_object(held->domain, held->start, GUARDRAIL_TYPE_URB))
 		return 0;
 	urb_gone(held->domain, urb);
 	local_irq_save(flags);

@@ -185,4 +185,15 @@ bool guardrail_on_stack_of(u32 domain, unsigned long p);
  */
 void guardrail_revive(u32 domain);
 
+/**
+ * was_ended() - Test for an entry that was ended from within.
+ * @call: Call registers of an entry, after its function.
+ *
+ * Return: True where it was.
+ */
+static inline bool was_ended(const struct guardrail_call *call)
+{
+	return container_of(call, struct guardrail_record, call)->saved.unwound;
+}
+
 #endif /* GUARDRAIL_DOMAIN_ENTRY_H */

@@ -38,7 +38,9 @@ struct Fault {
 /// - the driver's part of commands,
 /// - the results of commands, after which no driver is loaded again,
 /// - the driver's part of a name that is looked up,
-/// - times of a file that is written, in two modules.
+/// - times of a file that is written, in two modules,
+/// - what a sound card can do, and a stream of one,
+/// - a request to a USB host, and the result of a command to a USB disk.
 const FAULTS: [Fault; 14] = [
     Fault {
         driver: "e1000",
@@ -267,12 +269,12 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     for (name, value) in [("FAULT", fault.place), ("FUNCTION", fault.function)] {
         options.variables.push((name.to_owned(), value.to_owned()));
     }
-    let often = fault.place == "places";
-    if often {
+    let many = fault.place == "places";
+    if many {
         // A connection may take a minute to go on, as after a pulled cable.
         options.limits.silence = Duration::from_secs(120);
     }
-    let ran = guardrail_tests::unwatched(&prepared, options, if often { 1_500 } else { 300 })?;
+    let ran = guardrail_tests::unwatched(&prepared, options, if many { 1_500 } else { 300 })?;
     // At its removal, guarded or not, sym53c8xx releases memory with interrupts off, and the kernel warns of
     // that.
     let console = ran.console.split("sym0: detaching").next().unwrap_or_default();
