@@ -38,6 +38,8 @@ GUARDRAIL_CUSTOM(wait_wanted)
 {
 	unsigned long p = object_of(action, call);
 
+	/* It would wait again for what may never come. */
+	stop_dead(action, call);
 	if (p && !guardrail_frame_is_noted(p, ON_WAIT))
 		guardrail_require_write(action, call, p, sizeof(struct wait_queue_entry));
 	return 0;

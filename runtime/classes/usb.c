@@ -117,6 +117,11 @@ GUARDRAIL_CUSTOM(urb_queued)
 
 	if (!urb || !(int)call->result)
 		return 0;
+	/* The teardown has given it back meanwhile, and so it is not the caller's any more. */
+	if (guardrail_destroy_object(action->domain, (unsigned long)urb, GUARDRAIL_TYPE_URB) && was_ended(call)) {
+		call->result = 0;
+		return 0;
+	}
 	urb_gone(action->domain, urb);
 	if (was_ended(call) && !list_empty(&urb->urb_list))
 		take_out(urb);

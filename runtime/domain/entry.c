@@ -17,6 +17,7 @@
 #include "domain/frames.h"
 #include "domain/module.h"
 #include "domain/ops.h"
+#include "domain/sleepers.h"
 #include "domain/stack.h"
 #include "domain/thread.h"
 #include "domain/unwind.h"
@@ -305,6 +306,8 @@ void guardrail_leave(struct guardrail_record *record)
 	if (unlikely(note->thread.noted) && !record->previous && in_task())
 		guardrail_thread_left(&note->thread, record);
 	pop(record);
+	if (unlikely(is_dead(record->entry->domain)))
+		guardrail_sleeper_left();
 	if (unlikely(record->saved.unwound))
 		guardrail_unwind_caller(record);
 }
@@ -441,6 +444,26 @@ static bool any_inside(u32 domain, unsigned long p)
 			inside |= is_inside(READ_ONCE(note->top), domain, p);
 		raw_spin_unlock_irqrestore(&table[i].lock, flags);
 	}
+	return inside;
+}
+
+bool guardrail_is_inside(const struct task_struct *task, u32 domain)
+{
+	unsigned int bucket = bucket_of(task), n;
+	bool inside = false;
+	unsigned long flags;
+	struct note *note;
+
+	for (n = 0; n < 2; n++) {
+		note = cell_of(task, n);
+		inside |= READ_ONCE(note->task) == task && is_inside(READ_ONCE(note->top), domain, 0);
+	}
+	if (inside || !atomic_long_read(&n_others))
+		return inside;
+	raw_spin_lock_irqsave(&table[bucket].lock, flags);
+	hlist_for_each_entry(note, &table[bucket].notes, node)
+		inside |= note->task == task && is_inside(READ_ONCE(note->top), domain, 0);
+	raw_spin_unlock_irqrestore(&table[bucket].lock, flags);
 	return inside;
 }
 

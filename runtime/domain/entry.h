@@ -170,6 +170,16 @@ unsigned long guardrail_inside(void);
 bool guardrail_inside_domain(u32 domain);
 
 /**
+ * guardrail_is_inside() - Test whether a certain task is in a module of a domain.
+ * @task: A task that exists as long as this is called.
+ * @domain: The domain.
+ *
+ * Context: Any but NMI.
+ * Return: True where it is.
+ */
+bool guardrail_is_inside(const struct task_struct *task, u32 domain);
+
+/**
  * guardrail_on_stack_of() - Test for an address on a stack that a domain's entry uses.
  * @domain: The domain.
  * @p: The address.

@@ -18,6 +18,7 @@
 #include "base/symbols.h"
 #include "domain/entry.h"
 #include "domain/module.h"
+#include "domain/sleepers.h"
 #include "recovery/class.h"
 #include "recovery/recover.h"
 #include "recovery/restart.h"
@@ -103,6 +104,7 @@ static bool wait_outside(u32 domain)
 		for_each_class_with(class, settle)
 			class->settle(domain);
 		msleep(10);
+		guardrail_sleepers_wake(domain);
 	}
 	return true;
 }

@@ -266,11 +266,15 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
         prepared.software = Some(Software::find(&packages)?);
     }
     options.kernel_arguments = vec!["loglevel=7".to_owned()];
-    for (name, value) in [("FAULT", fault.place), ("FUNCTION", fault.function)] {
+    // What an idle driver does first for a read; one of its own threads sleeps meanwhile, waiting for that.
+    let first = if fault.driver == "usb_storage" { "queuecommand" } else { "" };
+    for (name, value) in [("FAULT", fault.place), ("FUNCTION", fault.function), ("FIRST", first)] {
         options.variables.push((name.to_owned(), value.to_owned()));
     }
     let many = fault.place == "places";
     if many {
+        // What is waited for is counted in the log, which a faulting driver fills.
+        options.kernel_arguments.push("log_buf_len=8M".to_owned());
         // A connection may take a minute to go on, as after a pulled cable.
         options.limits.silence = Duration::from_secs(120);
     }

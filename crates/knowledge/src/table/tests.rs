@@ -56,6 +56,26 @@ fn every_lock_that_is_taken_can_be_released() {
     assert_eq!(of("lock"), of("unlock"));
 }
 
+/// An entry that is ended gives back the locks that it took. One that a function takes besides what it is called for would be
+/// missing, and where the driver had released it, be taken anew.
+#[test]
+fn every_lock_that_checkers_know_is_noted_for_guarded_drivers() {
+    let kinds = ["spin", "rw", "mutex", "rwsem"];
+    let takes = |row: &super::Row<'_>| {
+        let known = |kind: Option<&str>| kind.is_some_and(|kind| kinds.contains(&kind));
+        row.effects.iter().any(|effect| effect.verb() == "lock" && known(effect.word(1)))
+    };
+    let takers: BTreeSet<_> = Kind::Locks.rows().filter(takes).flat_map(|row| row.names).collect();
+    assert!(takers.contains("refcount_dec_and_mutex_lock"));
+    let notes = |row: &super::Row<'_>| {
+        let custom = |word: &str| word.ends_with("_taken");
+        row.effects.iter().any(|effect| effect.verb() == "custom" && effect.word(1).is_some_and(custom))
+    };
+    let rows = Kind::Rights.rows().filter(|row| row.head == Head::Function && !notes(row));
+    let missing: Vec<_> = rows.flat_map(|row| row.names).filter(|name| takers.contains(name)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
 #[test]
 fn a_wrong_row_is_named_with_what_was_expected() {
     let error = |kind, text: &str| rows(kind, "t", text).unwrap_err().to_string();
