@@ -51,6 +51,9 @@ pub enum Command {
     Guard(GuardArgs),
     /// Derive what kernel functions do with a driver's memory, from the kernel's code
     Learn(LearnArgs),
+    /// Run entry points of drivers as transactions
+    #[command(subcommand)]
+    Transact(TransactCommand),
     /// Make mutants of a driver, and run them in guests
     Inject(InjectArgs),
     /// List what is known by name
@@ -85,6 +88,27 @@ pub enum ClientCommand {
         /// Its name, and that of the folder
         name: String,
     },
+}
+
+/// What `transact` does.
+#[derive(Debug, Subcommand)]
+pub enum TransactCommand {
+    /// Print which drivers of a kernel have power-management code that can restore their devices
+    Survey(TransactSurveyArgs),
+}
+
+/// Arguments of `transact survey`.
+#[derive(Debug, Args)]
+pub struct TransactSurveyArgs {
+    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE of this machine
+    #[arg(value_name = "KERNEL", default_value = guardrail_vm::kernels::DEFAULT)]
+    pub kernel: String,
+    /// Drivers of all classes, not only of network, sound, storage and input
+    #[arg(long)]
+    pub all: bool,
+    /// Print the survey as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `vm` does.

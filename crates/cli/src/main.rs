@@ -22,6 +22,7 @@ mod output;
 mod profile;
 mod selftest;
 mod survey;
+mod transact;
 mod view;
 
 use args::{Cli, Command};
@@ -59,6 +60,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Survey(args) => survey::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Learn(args) => learn::run(&args),
+        Command::Transact(command) => transact::run(&command),
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),

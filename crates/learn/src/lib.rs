@@ -7,6 +7,7 @@
 //!
 //! **Invariant**: any image gives rows or an error, never a panic. What cannot be decided gives no row.
 
+mod calls;
 mod derived;
 mod flow;
 mod known;
@@ -20,6 +21,7 @@ mod types;
 mod unit;
 mod value;
 
+pub use calls::{Call, Calls};
 pub use derived::{Coverage, LearnError, Learned, VERSION, coverage, idle, read};
 pub use names::Names;
 pub use program::Program;

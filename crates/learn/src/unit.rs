@@ -116,7 +116,7 @@ impl Unit {
 
     /// The code of a module.
     pub fn module(image: &ModuleImage) -> Unit {
-        let base = |section: usize| (section as u64 + 1) * STRIDE;
+        let base = |section: usize| Unit::address(section, 0);
         let sections: Vec<_> = image.sections().collect();
         let mut unit = Unit {
             regions: Vec::new(),
@@ -175,6 +175,11 @@ impl Unit {
             }
         }
         unit
+    }
+
+    /// The address of a place in a module's section.
+    pub fn address(section: usize, offset: u64) -> u64 {
+        (section as u64 + 1).wrapping_mul(STRIDE).wrapping_add(offset)
     }
 
     /// All functions, sorted by start.

@@ -13,7 +13,7 @@ const ROWS: [(&str, &[&str]); 8] = [
         &["analysis", "rewrite", "certify", "learn", "mutate", "snapshot", "gate", "vm", "report"],
     ),
     ("on the host", &["host"]),
-    ("on the host", &["check", "guard", "campaign", "profile"]),
+    ("on the host", &["check", "guard", "campaign", "profile", "transact"]),
     ("on the host", &["cli"]),
 ];
 

@@ -100,6 +100,11 @@ impl Modules {
         self.files.keys().map(String::as_str)
     }
 
+    /// The names of all modules, with their files.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.files.iter().map(|(name, path)| (name.as_str(), path.as_path()))
+    }
+
     /// True where `name` is a loadable module or part of the image.
     pub fn has(&self, name: &str) -> bool {
         let name = normalized(name);

@@ -1,0 +1,13 @@
+//! Transactions of drivers' entry points.
+//!
+//! **Knows**: which drivers have power-management code that brings a device back to a known state.
+//!
+//! **Must not know**: how drivers are rewritten, how guests run, the command line.
+//!
+//! **Invariant**: what is said of a driver follows from its binary and from the kernel's types, not from its name.
+
+mod power;
+mod survey;
+
+pub use power::{Bus, Power, drivers};
+pub use survey::{Row, Survey, SurveyPlan, survey};
