@@ -289,6 +289,8 @@ GUARDRAIL_CUSTOM(require_kernels)
 {
 	unsigned long p;
 
+	if (likely(is_reached(action, call, 0)))
+		return 0;
 	stop_dead(action, call);
 	if (pointer_of(action, call, &p) && !IS_ERR_VALUE(p) && !guardrail_reaches(action->domain, p))
 		guardrail_refuse(action, call, "use of", p, guardrail_held_at(p, action->domain), "a reference");

@@ -6,8 +6,10 @@
 #include <linux/jump_label.h>
 #include <linux/list.h>
 #include <linux/wait.h>
+#include <linux/xarray.h>
 
 #include "base/address.h"
+#include "base/region.h"
 #include "base/symbols.h"
 #include "border/check.h"
 #include "border/custom.h"
@@ -157,5 +159,25 @@ GUARDRAIL_CUSTOM(key_on)
 
 	if (p && load_word(p, &enabled) && !(int)enabled)
 		guardrail_refuse(action, call, "use of a static key at", p, "one that is off", "one that is on");
+	return 0;
+}
+
+#define IS_NODE 2UL
+
+/*
+ * The head of an array in the driver's memory is an entry, or leads to a node that is the kernel's, and that belongs to this
+ * array. What the node leads to is the kernel's then.
+ */
+GUARDRAIL_CUSTOM(array_sound)
+{
+	unsigned long p = object_of(action, call), head, node, array = 0;
+	struct guardrail_region region;
+
+	if (!p || !load_word((unsigned long)&((struct xarray *)p)->xa_head, &head) || (head & 3) != IS_NODE || head <= PAGE_SIZE)
+		return 0;
+	node = head - IS_NODE;
+	if (!guardrail_region_of(node, &region) || region.start != node || region.end - node < sizeof(struct xa_node) ||
+	    guardrail_check_write(action->domain, node, 1) || !load_word((unsigned long)&((struct xa_node *)node)->array, &array) || array != p)
+		guardrail_refuse(action, call, "use of an array at", p, "a node that is not its own", "an array");
 	return 0;
 }
