@@ -3,9 +3,12 @@
 use crate::flow::code::{Body, Callee, body, callee};
 use crate::unit::Unit;
 use guardrail_binfmt::ModuleImage;
-use iced_x86::FlowControl;
+use iced_x86::{FlowControl, Instruction};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+
+/// Calls of functions within calls that are followed; deeper ones count as calling nothing.
+const MAX_DEPTH: usize = 100;
 
 /// A call that cannot be avoided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,21 +40,24 @@ impl<'a> Calls<'a> {
     pub fn always(&self, section: usize, offset: u64) -> Option<Call> {
         let start = Unit::address(section, offset);
         let function = self.unit.function_at(start)?;
-        (self.unit.functions()[function].start == start).then(|| self.of(function)).flatten()
+        (self.unit.functions()[function].start == start).then(|| self.of(function, 0)).flatten()
     }
 
-    fn of(&self, function: usize) -> Option<Call> {
+    fn of(&self, function: usize, depth: usize) -> Option<Call> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
         if let Some(known) = self.known.borrow().get(&function) {
             return known.clone();
         }
         self.known.borrow_mut().insert(function, None);
-        let found = body(&self.unit, function).and_then(|body| self.unavoidable(function, &body));
+        let found = body(&self.unit, function).and_then(|body| self.unavoidable(function, depth, &body));
         self.known.borrow_mut().insert(function, found.clone());
         found
     }
 
     /// Follows all ways, each up to a wanted call. Nothing is found where one reaches the end without it.
-    fn unavoidable(&self, function: usize, body: &Body) -> Option<Call> {
+    fn unavoidable(&self, function: usize, depth: usize, body: &Body) -> Option<Call> {
         let mut found = None;
         let mut seen = vec![false; body.blocks.len()];
         let mut waiting = vec![0];
@@ -60,8 +66,8 @@ impl<'a> Calls<'a> {
             if std::mem::replace(&mut seen[at], true) {
                 continue;
             }
-            let call = (block.range.0..block.range.1).find_map(|insn| self.call(function, body, insn));
-            match call {
+            let mut code = body.code[block.range.0..block.range.1].iter();
+            match code.find_map(|insn| self.call(function, depth, insn)) {
                 Some(call) => found = Some(call),
                 None if block.next.is_empty() => return None,
                 None => waiting.extend(&block.next),
@@ -70,8 +76,7 @@ impl<'a> Calls<'a> {
         found
     }
 
-    fn call(&self, function: usize, body: &Body, insn: usize) -> Option<Call> {
-        let insn = &body.code[insn];
+    fn call(&self, function: usize, depth: usize, insn: &Instruction) -> Option<Call> {
         // The way on, and parts of the function elsewhere, are among its blocks.
         if insn.flow_control() == FlowControl::ConditionalBranch {
             return None;
@@ -81,7 +86,7 @@ impl<'a> Calls<'a> {
                 let by = self.unit.functions()[function].names.first().cloned().unwrap_or_default();
                 Some(Call { by, function: name })
             }
-            Callee::Local(other) if !self.unit.functions()[other].is_part() => self.of(other),
+            Callee::Local(other) if !self.unit.functions()[other].is_part() => self.of(other, depth + 1),
             _ => None,
         }
     }
@@ -96,7 +101,7 @@ mod tests {
         let imports: Vec<_> = calls.iter().map(|(function, offset)| (*function, *offset, "gone")).collect();
         let unit = Unit::of_code(code, &imports);
         let calls = Calls { unit, wanted: &["gone"], known: RefCell::default() };
-        calls.of(0).map(|call| call.by)
+        calls.of(0, 0).map(|call| call.by)
     }
 
     #[test]
@@ -130,6 +135,14 @@ mod tests {
         // f calls itself, and then gone.
         let own = [0xe8, 0xfb, 0xff, 0xff, 0xff, 0xe8, 0, 0, 0, 0, 0xc3];
         assert_eq!(always(&[("f", &own)], &[(0, 6)]).as_deref(), Some("f"));
+    }
+
+    #[test]
+    fn a_chain_of_calls_has_a_limit() {
+        // Each function calls the next one, which begins 0x1000 behind it.
+        let code: Vec<(&str, &[u8])> = vec![("f", &[0xe8, 0xfb, 0x0f, 0, 0, 0xc3]); 10_000];
+        assert_eq!(always(&code, &[(9_999, 1)]), None);
+        assert_eq!(always(&code[..50], &[(49, 1)]).as_deref(), Some("f"));
     }
 
     #[test]

@@ -9,5 +9,5 @@
 mod power;
 mod survey;
 
-pub use power::{Bus, Power, drivers};
+pub use power::{Bus, Driver, Power, drivers};
 pub use survey::{Row, Survey, SurveyPlan, survey};
