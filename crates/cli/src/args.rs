@@ -51,7 +51,7 @@ pub enum Command {
     Guard(GuardArgs),
     /// Derive what kernel functions do with a driver's memory, from the kernel's code
     Learn(LearnArgs),
-    /// Run entry points of drivers as transactions
+    /// Say which drivers can restore their devices, on which transactions will rely
     #[command(subcommand)]
     Transact(TransactCommand),
     /// Make mutants of a driver, and run them in guests

@@ -1,4 +1,4 @@
-//! `guardrail transact`: entry points of drivers as transactions.
+//! `guardrail transact`: which drivers can restore their devices, on which transactions of entry points will rely.
 
 use crate::args::TransactCommand;
 use crate::errors::{CliError, Status};

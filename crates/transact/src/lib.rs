@@ -1,4 +1,4 @@
-//! Transactions of drivers' entry points.
+//! What transactions of drivers' entry points rely on: code that restores a device.
 //!
 //! **Knows**: which drivers have power-management code that brings a device back to a known state.
 //!
