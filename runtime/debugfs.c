@@ -2,6 +2,9 @@
 /* The files in debugfs; debugfs.h names them. */
 #include <linux/debugfs.h>
 #include <linux/fs.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "base/limits.h"
@@ -14,6 +17,7 @@
 #include "report/report.h"
 #include "rights/table.h"
 #include "rights/walk.h"
+#include "transact/choose.h"
 
 static struct dentry *folder;
 
@@ -74,21 +78,62 @@ static int stats_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
 
-/* "DOMAIN CALLS": the domain faults in that of its next calls of the kernel. */
+/*
+ * "DOMAIN N": the domain faults in the Nth of its next calls of the kernel. "DOMAIN N store": at the Nth of the next stores
+ * of its transactions.
+ */
 static ssize_t inject_write(struct file *file, const char __user *text, size_t size, loff_t *offset)
 {
-	unsigned int domain, calls;
-	char line[32] = { };
+	unsigned int domain, count;
+	char line[32] = { }, what[8] = "";
 
 	if (size >= sizeof(line))
 		return -EINVAL;
 	if (copy_from_user(line, text, size))
 		return -EFAULT;
-	if (sscanf(line, "%u %u", &domain, &calls) != 2 || !domain || domain >= GUARDRAIL_DOMAINS || !calls || calls > INT_MAX)
+	if (sscanf(line, "%u %u %7s", &domain, &count, what) < 2 || !domain || domain >= GUARDRAIL_DOMAINS || !count || count > INT_MAX)
 		return -EINVAL;
-	guardrail_inject(domain, calls);
+	if (what[0] && strcmp(what, "store"))
+		return -EINVAL;
+	if (what[0])
+		guardrail_inject_store(domain, count);
+	else
+		guardrail_inject(domain, count);
 	return size;
 }
+
+static int transact_show(struct seq_file *seq, void *unused)
+{
+	guardrail_choose_show(seq);
+	return 0;
+}
+
+static int transact_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, transact_show, NULL);
+}
+
+/* Each write is one choice. */
+static ssize_t transact_write(struct file *file, const char __user *text, size_t size, loff_t *offset)
+{
+	char *line = size < PAGE_SIZE ? memdup_user_nul(text, size) : ERR_PTR(-EINVAL);
+	int err;
+
+	if (IS_ERR(line))
+		return PTR_ERR(line);
+	err = guardrail_choose_set(line);
+	kfree(line);
+	return err ?: size;
+}
+
+static const struct file_operations transact_fops = {
+	.owner = THIS_MODULE,
+	.open = transact_open,
+	.read = seq_read,
+	.llseek = seq_lseek,
+	.release = single_release,
+	.write = transact_write,
+};
 
 static const struct file_operations inject_fops = {
 	.owner = THIS_MODULE,
@@ -102,6 +147,7 @@ void __init guardrail_debugfs_init(void)
 	debugfs_create_file("violations", 0400, folder, NULL, &guardrail_violations_fops);
 	debugfs_create_file("stats", 0400, folder, NULL, &stats_fops);
 	debugfs_create_file("inject", 0200, folder, NULL, &inject_fops);
+	debugfs_create_file("transact", 0600, folder, NULL, &transact_fops);
 }
 
 void guardrail_debugfs_exit(void)

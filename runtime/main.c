@@ -19,6 +19,7 @@
 #include "rights/object.h"
 #include "rights/received.h"
 #include "rights/table.h"
+#include "transact/transaction.h"
 #include "watch/fault.h"
 #include "watch/watchdog.h"
 
@@ -46,6 +47,11 @@ static const struct guardrail_domain_ops domain_ops = {
 	.thread_kept = guardrail_report_thread,
 	.object_kept = guardrail_report_frame,
 	.faulted = guardrail_faulted,
+	.transact_begins = guardrail_transact_begins,
+	.transact_ends = guardrail_transact_ends,
+	.transact_undoes = guardrail_transact_undoes,
+	.transact_undone = guardrail_transact_undone,
+	.transact_module = guardrail_transact_module,
 };
 
 /* Checks save flags by lahf and sahf. */
@@ -132,6 +138,7 @@ static void __exit guardrail_exit(void)
 	guardrail_conflict_exit();
 	guardrail_table_exit();
 	guardrail_received_exit();
+	guardrail_log_exit();
 	guardrail_report_exit();
 }
 

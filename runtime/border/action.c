@@ -13,6 +13,7 @@
 #include "border/quota.h"
 #include "border/reach.h"
 #include "border/target.h"
+#include "border/transact.h"
 #include "domain/entry.h"
 #include "domain/imports.h"
 #include "domain/interrupts.h"
@@ -24,6 +25,8 @@
 #include "rights/object.h"
 #include "rights/ranges.h"
 #include "rights/skb.h"
+#include "transact/device.h"
+#include "transact/transaction.h"
 
 static_assert(offsetof(struct guardrail_call, stack) == 8 * GUARDRAIL_WORD_STACK);
 static_assert(offsetof(struct guardrail_record, call) == 128);
@@ -286,9 +289,12 @@ static noinline int require_write(const struct guardrail_action *action, const s
 {
 	unsigned long p, n;
 
-	if (range_of(action, call, &p, &n))
+	if (range_of(action, call, &p, &n)) {
 		guardrail_require_write(action, call, p, n);
-	else if (writes_to_null(action, call, &n))
+		/* The kernel writes it for the driver. */
+		if (is_transacting())
+			guardrail_transact_store(p, n, 0);
+	} else if (writes_to_null(action, call, &n))
 		guardrail_require_write(action, call, 0, n);
 	return 0;
 }
@@ -298,7 +304,8 @@ int guardrail_do_require_write(const struct guardrail_action *action, struct gua
 	unsigned long p, n;
 
 	stop_dead(action, call);
-	if (likely(range_of(action, call, &p, &n) && (all_writable(action->domain, p, n) || buffer_has(action->domain, p, n))))
+	if (likely(!is_transacting() && range_of(action, call, &p, &n) &&
+		   (all_writable(action->domain, p, n) || buffer_has(action->domain, p, n))))
 		return 0;
 	return require_write(action, call);
 }
@@ -318,6 +325,7 @@ int guardrail_do_own(const struct guardrail_action *action, struct guardrail_cal
 		err = guardrail_own(action->domain, p, n, action->type);
 	}
 	guardrail_check_quota(action, call, p, n);
+	guardrail_device_comes(action->domain, p, n, action->type);
 	return given(action, err);
 }
 EXPORT_SYMBOL_GPL(guardrail_do_own);
@@ -367,6 +375,7 @@ int guardrail_do_disown(const struct guardrail_action *action, struct guardrail_
 		guardrail_refuse(action, call, "release of memory at", p, guardrail_held_at(p, action->domain), "owner");
 		return 0;
 	}
+	guardrail_device_goes(action->domain, p);
 	given(action, guardrail_revoke(action->domain, p, n));
 	return 0;
 }
@@ -397,6 +406,8 @@ static noinline int object(const struct guardrail_action *action, const struct g
 	unsigned long p, n;
 	int err;
 
+	if (is_transacting() && pointer_of(action, call, &p))
+		guardrail_note_created(action, p);
 	if (action->type == GUARDRAIL_TYPE_SKB) {
 		if (!pointer_of(action, call, &p))
 			return 0;
@@ -415,7 +426,7 @@ int guardrail_do_create_object(const struct guardrail_action *action, struct gua
 {
 	unsigned long p;
 
-	if (likely(action->type == GUARDRAIL_TYPE_SKB && action->n_fields && usual_pointer(action, call, &p) &&
+	if (likely(!is_transacting() && action->type == GUARDRAIL_TYPE_SKB && action->n_fields && usual_pointer(action, call, &p) &&
 		   skb_exchange(action->domain, p, action->fields, true)))
 		return 0;
 	return object(action, call);
@@ -480,6 +491,8 @@ int guardrail_do_move_object(const struct guardrail_action *action, struct guard
 
 	if (!pointer_of(action, call, &p))
 		return 0;
+	if (is_transacting())
+		guardrail_note_moved(action, p);
 	if (action->from == GUARDRAIL_ANY_STATE)
 		err = guardrail_put_object(action->domain, p, action->type, action->to);
 	else

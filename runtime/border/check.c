@@ -15,6 +15,7 @@
 #include "rights/references.h"
 #include "rights/sent.h"
 #include "rights/table.h"
+#include "transact/transaction.h"
 
 DEFINE_PER_CPU(struct guardrail_slow_counts, guardrail_slow_counts);
 
@@ -85,7 +86,15 @@ static __always_inline bool is_between(unsigned long addr, unsigned long n)
 	return addr + n <= limit && limit - sp < THREAD_SIZE;
 }
 
-void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
+/* True for a store that the tags allow, while a transaction keeps checks from finding them. */
+static __always_inline bool is_usual(unsigned long addr, unsigned long n, unsigned long domain)
+{
+	unsigned long tag = tag_of(addr);
+
+	return addr >= KERNEL_HALF && addr % GUARDRAIL_SLOT + n <= GUARDRAIL_SLOT && tag_peek(tag) == WRITABLE(domain);
+}
+
+static __always_inline void write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
 {
 	unsigned long at = addr % GUARDRAIL_SLOT, sp = current_stack_pointer;
 
@@ -108,12 +117,25 @@ void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long 
 	}
 	check(addr, size, domain, ip);
 }
+
+void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
+{
+	if (!is_transacting()) {
+		write_slow(addr, size, domain, ip);
+		return;
+	}
+	if (!is_usual(addr, size, domain))
+		write_slow(addr, size, domain, ip);
+	guardrail_transact_store(addr, size, ip);
+}
 EXPORT_SYMBOL_GPL(guardrail_write_slow);
 
 void guardrail_range_slow(unsigned long addr, unsigned long len, unsigned long domain, unsigned long ip)
 {
 	this_cpu_inc(guardrail_slow_counts.range);
 	check(addr, len, domain, ip);
+	if (is_transacting() && addr >= KERNEL_HALF)
+		guardrail_transact_store(addr, len, ip);
 }
 EXPORT_SYMBOL_GPL(guardrail_range_slow);
 
@@ -122,6 +144,9 @@ void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned lo
 	this_cpu_inc(guardrail_slow_counts.percpu);
 	/* The store may run on another CPU. A domain that may write the variable of one CPU may write that of each. */
 	check((unsigned long)raw_cpu_ptr((void __percpu *)offset), size, domain, ip);
+	/* A transaction stays on its CPU. */
+	if (is_transacting())
+		guardrail_transact_store((unsigned long)raw_cpu_ptr((void __percpu *)offset), size, ip);
 }
 EXPORT_SYMBOL_GPL(guardrail_percpu_slow);
 

@@ -4,6 +4,7 @@
 
 #include "border/action.h"
 #include "domain/registrations.h"
+#include "transact/transaction.h"
 
 /* Reads what a call registers or undoes; false where nothing is to be done. */
 static bool read(const struct guardrail_action *action, const struct guardrail_call *call, struct guardrail_registration *read)
@@ -26,12 +27,23 @@ static bool read(const struct guardrail_action *action, const struct guardrail_c
 	return true;
 }
 
+static noinline void irrevocable(const struct guardrail_action *action)
+{
+	struct guardrail_transaction *tx = guardrail_transaction();
+
+	if (tx)
+		guardrail_transact_irrevocable(tx, "which nothing undoes", action->function);
+}
+
 int guardrail_do_registers(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	struct guardrail_registration made;
 
-	if (read(action, call, &made))
-		guardrail_registration_note(&made);
+	if (!read(action, call, &made))
+		return 0;
+	guardrail_registration_note(&made);
+	if (is_transacting())
+		irrevocable(action);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_registers);
@@ -40,8 +52,11 @@ int guardrail_do_unregisters(const struct guardrail_action *action, struct guard
 {
 	struct guardrail_registration undone;
 
-	if (read(action, call, &undone))
-		guardrail_registration_forget(&undone, action->from);
+	if (!read(action, call, &undone))
+		return 0;
+	guardrail_registration_forget(&undone, action->from);
+	if (is_transacting())
+		irrevocable(action);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_unregisters);

@@ -149,7 +149,7 @@ static void settle(const struct guardrail_record *record, bool ended)
 		folio_unlock(folio);
 }
 
-static void entry_over(const struct guardrail_record *record, bool ended)
+static void entry_over(struct guardrail_record *record, bool ended)
 {
 	u32 domain = record->entry->domain;
 

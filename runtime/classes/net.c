@@ -14,6 +14,7 @@
 #include "rights/object.h"
 #include "rights/sent.h"
 #include "rights/skb.h"
+#include "transact/transaction.h"
 
 /* The size of a packet's memory: the data and the info behind it. */
 static unsigned long memory_of(const struct sk_buff *skb)
@@ -89,13 +90,25 @@ GUARDRAIL_CUSTOM(skb_data_gone)
 	return 0;
 }
 
+/* The kernel frees the memory that a packet had, which the log of a transaction may name. */
+static noinline void loses_memory(const struct guardrail_action *action)
+{
+	struct guardrail_transaction *tx = guardrail_transaction();
+
+	if (tx)
+		guardrail_transact_irrevocable(tx, "which frees the memory of a packet", action->function);
+}
+
 /* __skb_pad(skb, more): the packet loses its memory, unless there is room in it. */
 GUARDRAIL_CUSTOM(skb_pad_begins)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
 
-	if (skb && (skb_cloned(skb) || skb_tailroom(skb) < (int)call->args[1]))
-		clear_memory(action->domain, skb);
+	if (!skb || (!skb_cloned(skb) && skb_tailroom(skb) >= (int)call->args[1]))
+		return 0;
+	clear_memory(action->domain, skb);
+	if (is_transacting())
+		loses_memory(action);
 	return 0;
 }
 
@@ -340,7 +353,7 @@ GUARDRAIL_CUSTOM(frag_new)
 {
 	unsigned long p, size;
 
-	if (likely(usual_pointer(action, call, &p) && usual_size(action, call, &size) && buffer_begins(action->domain, p, size))) {
+	if (likely(!is_transacting() && usual_pointer(action, call, &p) && usual_size(action, call, &size) && buffer_begins(action->domain, p, size))) {
 		guardrail_count_owned(action->domain, size);
 		guardrail_check_quota(action, call, p, size);
 		return 0;

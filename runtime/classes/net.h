@@ -33,7 +33,7 @@ void guardrail_net_silence(u32 domain);
  *
  * Context: That of the entry.
  */
-void guardrail_net_entry_over(const struct guardrail_record *record, bool ended);
+void guardrail_net_entry_over(struct guardrail_record *record, bool ended);
 
 /**
  * guardrail_net_settle() - Complete polls that were ended while their instance was scheduled.

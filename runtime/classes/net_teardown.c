@@ -29,13 +29,33 @@ void guardrail_net_silence(u32 domain)
  */
 #define THUNK_BEGIN 96
 
-void guardrail_net_entry_over(const struct guardrail_record *record, bool ended)
+/* The thunk of a function of the module was entered, and not that of another. */
+static bool is_call_of(const struct guardrail_record *record, unsigned long function)
+{
+	return record->saved.ip - function < THUNK_BEGIN;
+}
+
+/* The kernel reads what this function returns, without a look at the pointer. */
+static bool give_stats(struct guardrail_record *record)
+{
+	struct net_device *dev = (struct net_device *)record->call.args[0];
+
+	if (!guardrail_check_object(record->entry->domain, (unsigned long)dev, GUARDRAIL_TYPE_NETDEV) ||
+	    !is_call_of(record, (unsigned long)dev->netdev_ops->ndo_get_stats))
+		return false;
+	record->call.result = (unsigned long)&dev->stats;
+	return true;
+}
+
+void guardrail_net_entry_over(struct guardrail_record *record, bool ended)
 {
 	struct napi_struct *napi = (struct napi_struct *)record->call.args[0];
 
+	if (give_stats(record))
+		return;
 	/* Of a poll that was ended it is not known whether it has completed. */
 	if (ended || !guardrail_check_object(record->entry->domain, (unsigned long)napi, GUARDRAIL_TYPE_NAPI) ||
-	    record->saved.ip - (unsigned long)napi->poll >= THUNK_BEGIN)
+	    !is_call_of(record, (unsigned long)napi->poll))
 		return;
 	/* The kernel leaves the completion to the poll, which was not called. */
 	napi_complete_done(napi, 0);

@@ -39,6 +39,7 @@
  * @limit: Where the writable part of its stack ends; 0 for no limit.
  * @locks: Locks of its entries.
  * @thread: What its entries have changed of the task.
+ * @transaction: Its innermost transaction, or NULL.
  * @looks: How often the watchdog found it running since it entered or last slept.
  * @slept: How often it had slept then.
  * @looping: Where it loops.
@@ -51,6 +52,7 @@ struct note {
 	unsigned long limit;
 	struct guardrail_locks locks;
 	struct guardrail_thread thread;
+	struct guardrail_transaction *transaction;
 	unsigned int looks;
 	unsigned long slept;
 	unsigned long looping;
@@ -75,6 +77,7 @@ static atomic_long_t n_others;
 static struct guardrail_pool pool;
 unsigned long guardrail_dead_domains;
 unsigned long guardrail_ended_domains;
+DEFINE_STATIC_KEY_FALSE(guardrail_transacts);
 
 /* Starts a new note of the current task. */
 static void begin(struct note *note)
@@ -84,6 +87,7 @@ static void begin(struct note *note)
 	note->limit = 0;
 	note->locks.n = note->locks.more = 0;
 	note->thread.noted = false;
+	note->transaction = NULL;
 	note->looks = 0;
 }
 
@@ -274,6 +278,8 @@ int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_
 	}
 	if (likely(!is_refused(entry) && push(record, entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK))) {
 		if (likely(!is_refused(entry))) {
+			if (static_branch_unlikely(&guardrail_transacts))
+				guardrail_domain_ops->transact_begins(record);
 			receive(entry, record);
 			/* The module has called itself by a pointer, or through the kernel, too often. */
 			if (unlikely(record->previous && guardrail_stack_ends()))
@@ -305,6 +311,8 @@ void guardrail_leave(struct guardrail_record *record)
 		guardrail_frames_left(record);
 	if (unlikely(note->thread.noted) && !record->previous && in_task())
 		guardrail_thread_left(&note->thread, record);
+	if (unlikely(note->transaction))
+		guardrail_domain_ops->transact_ends(record);
 	pop(record);
 	if (unlikely(is_dead(record->entry->domain)))
 		guardrail_sleeper_left();
@@ -319,6 +327,14 @@ struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermos
 
 	*innermost = note ? note->top : NULL;
 	return *innermost ? &note->locks : NULL;
+}
+
+struct guardrail_transaction **guardrail_transaction_slot(struct guardrail_record **innermost)
+{
+	struct note *note = find();
+
+	*innermost = note ? note->top : NULL;
+	return *innermost ? &note->transaction : NULL;
 }
 
 struct guardrail_thread *guardrail_thread(void)

@@ -3,6 +3,8 @@
 #ifndef GUARDRAIL_DOMAIN_ENTRY_H
 #define GUARDRAIL_DOMAIN_ENTRY_H
 
+#include <linux/jump_label.h>
+
 #include "base/kernel.h"
 #include "domain/locks.h"
 
@@ -86,6 +88,19 @@ bool guardrail_called_itself(const struct guardrail_record *record);
 struct guardrail_record *guardrail_innermost(void);
 
 struct guardrail_thread;
+struct guardrail_transaction;
+
+/* True while an entry is selected to be a transaction. */
+DECLARE_STATIC_KEY_FALSE(guardrail_transacts);
+
+/**
+ * guardrail_transaction_slot() - Find where the current task's transaction is noted.
+ * @innermost: Gets the record of its innermost entry.
+ *
+ * Context: Any.
+ * Return: The place, which is NULL without a transaction; NULL where the task is in no module.
+ */
+struct guardrail_transaction **guardrail_transaction_slot(struct guardrail_record **innermost);
 
 /**
  * guardrail_thread() - Find what the current task's entries have changed of it.

@@ -12,6 +12,9 @@
 /* The domain, and how many of its calls are left until the fault. */
 static u32 domain_to_fault;
 static atomic_t calls_left;
+/* The same for stores of transactions; no domain has the number 0. */
+static u32 domain_to_fault_at_store;
+static atomic_t stores_left;
 
 void guardrail_inject(u32 domain, unsigned int calls)
 {
@@ -26,5 +29,19 @@ void guardrail_injected(u32 domain, unsigned long ip)
 	if (!test_bit(0, &guardrail_dead_domains) || domain != READ_ONCE(domain_to_fault) || !atomic_dec_and_test(&calls_left))
 		return;
 	clear_bit(0, &guardrail_dead_domains);
+	guardrail_domain_ops->faulted(domain, "injected fault", ip);
+}
+
+void guardrail_inject_store(u32 domain, unsigned int stores)
+{
+	atomic_set(&stores_left, stores);
+	smp_store_release(&domain_to_fault_at_store, domain);
+}
+
+void guardrail_injected_store(u32 domain, unsigned long ip)
+{
+	if (likely(smp_load_acquire(&domain_to_fault_at_store) != domain) || !atomic_dec_and_test(&stores_left))
+		return;
+	WRITE_ONCE(domain_to_fault_at_store, 0);
 	guardrail_domain_ops->faulted(domain, "injected fault", ip);
 }

@@ -23,4 +23,22 @@ void guardrail_inject(u32 domain, unsigned int calls);
  */
 void guardrail_injected(u32 domain, unsigned long ip);
 
+/**
+ * guardrail_inject_store() - Have a domain fault at one of the next stores of its transactions.
+ * @domain: A valid domain.
+ * @stores: At which one; 1 is the next one.
+ *
+ * Context: Any.
+ */
+void guardrail_inject_store(u32 domain, unsigned int stores);
+
+/**
+ * guardrail_injected_store() - Count a store of a transaction, and fault if it is the one.
+ * @domain: Domain that stores.
+ * @ip: Address of the instruction.
+ *
+ * Context: That of the entry. May not return.
+ */
+void guardrail_injected_store(u32 domain, unsigned long ip);
+
 #endif /* GUARDRAIL_DOMAIN_INJECT_H */

@@ -325,6 +325,7 @@ static void leave(struct entered *entered)
 	spin_lock_irqsave(&modules_lock, flags);
 	list_del_rcu(&entered->list);
 	spin_unlock_irqrestore(&modules_lock, flags);
+	guardrail_domain_ops->transact_module(guarded, false);
 	clear_ranges(guarded->domain, guarded->writable, guarded->n_writable);
 	clear_targets(entered, false);
 	guardrail_fields_forget(entered->module);
@@ -557,7 +558,7 @@ int guardrail_module_enter(const struct guardrail_module *guarded)
 		kfree(entered);
 		return err;
 	}
-	err = guardrail_received_prepare(guarded->domain) ?: grant(guarded);
+	err = guardrail_received_prepare(guarded->domain) ?: guardrail_domain_ops->transact_module(guarded, true) ?: grant(guarded);
 	if (err)
 		pr_err("%s was refused: no rights could be given to its data (error %d)\n", guarded->name, err);
 	else if (guarded->init)

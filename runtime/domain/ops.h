@@ -25,19 +25,31 @@ struct guardrail_noted;
  *	context but NMI.
  * @object_kept: A function returns while the kernel uses the named object in its stack frame. May not return. In any
  *	context that entries run in.
+ * @transact_begins: An entry begins, while some are selected to be transactions. In any context that entries run in.
+ * @transact_ends: An entry returns to a task that has a transaction. In any context that entries run in.
+ * @transact_undoes: An entry is ended while its locks are held: undoes the stores of its transaction. True where it has one
+ *	that can be undone. In any context that entries run in.
+ * @transact_undone: The same entry has given its locks back: undoes its calls, and ends its transaction. In any context that
+ *	entries run in.
+ * @transact_module: A module is loaded (true), or unloaded. May sleep.
  * @faulted: An entry cannot go on for the reason in words. Does not return where the policy ends calls. In any context that
  *	entries run in.
  */
 struct guardrail_domain_ops {
 	void (*recover)(u32 domain, const char *why);
 	void (*clear_dead)(u32 domain, bool *gone);
-	void (*entry_over)(const struct guardrail_record *record, bool ended);
+	void (*entry_over)(struct guardrail_record *record, bool ended);
 	bool (*lock_kept)(const struct guardrail_lock *lock, const char *kind, const struct guardrail_entry *entry);
 	bool (*thread_kept)(unsigned long field, const struct guardrail_entry *entry, unsigned long ip);
 	bool (*counts_kept)(const char *which, const struct guardrail_record *record);
 	bool (*may_store)(u32 domain, unsigned long addr, unsigned long n);
 	void (*object_kept)(const struct guardrail_noted *what, const char *name, u32 domain, unsigned long ip);
 	void (*faulted)(u32 domain, const char *what, unsigned long ip);
+	void (*transact_begins)(struct guardrail_record *record);
+	void (*transact_ends)(struct guardrail_record *record);
+	bool (*transact_undoes)(struct guardrail_record *record);
+	void (*transact_undone)(struct guardrail_record *record);
+	int (*transact_module)(const struct guardrail_module *guarded, bool comes);
 };
 
 /* Set once, before a guarded module can be loaded. */

@@ -121,6 +121,7 @@ void guardrail_unwind(u32 domain)
 {
 	struct guardrail_record *record = guardrail_innermost();
 	struct guardrail_locks own;
+	bool undone = false;
 	int held;
 
 	if (!record || !guardrail_can_end(record, current_stack_pointer) || record->entry->domain != domain) {
@@ -128,7 +129,12 @@ void guardrail_unwind(u32 domain)
 		return;
 	}
 	record->saved.unwound = 1;
-	set_bit(domain, &guardrail_ended_domains);
+	record->call.result = record->entry->dead;
+	record->call.second = 0;
+	if (static_branch_unlikely(&guardrail_transacts))
+		undone = guardrail_domain_ops->transact_undoes(record);
+	if (!undone)
+		set_bit(domain, &guardrail_ended_domains);
 	guardrail_locks_of(record, &own);
 	/* It may have been about to sleep. */
 	if (in_task())
@@ -141,8 +147,8 @@ void guardrail_unwind(u32 domain)
 	guardrail_frames_end(current_stack_pointer, record->saved.sp);
 	if (own.n)
 		pr_info_ratelimited("%u locks are as they were when %s of domain %u was called\n", own.n, record->entry->function, domain);
-	record->call.result = record->entry->dead;
-	record->call.second = 0;
+	if (undone)
+		guardrail_domain_ops->transact_undone(record);
 	guardrail_domain_ops->entry_over(record, true);
 	guardrail_resume(record);
 	BUG();

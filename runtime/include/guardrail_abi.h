@@ -10,6 +10,9 @@
  *
  *	address of the tag of the byte at p = (p >> GUARDRAIL_SLOT_SHIFT) + guardrail_table	(modulo 2^64)
  *
+ * Checks read guardrail_table as each CPU has it. While a transaction is under way on a CPU, that CPU has another value, with
+ * which no tag can be read: each check goes to the slow path, which notes what the store overwrites.
+ *
  * A tag of 0 says that no domain may do more than read the slot. GUARDRAIL_CONFLICT says that the rights to the slot stand
  * in a side table, the conflict table. Any other tag holds the number of a domain in its upper four bits, and a right in its
  * lower four.
@@ -23,7 +26,7 @@
  *
  *	lea	MEM, %r
  *	ror	$3, %r
- *	add	guardrail_table(%rip), %r
+ *	add	%gs:guardrail_table(%rip), %r
  *	cmpb	$GUARDRAIL_TAG(domain, GUARDRAIL_WRITE), (%r)
  *	jne	slow		# guardrail_write_slow(address, size, domain, address of the store)
  *
@@ -49,7 +52,7 @@
 #ifndef GUARDRAIL_ABI_H
 #define GUARDRAIL_ABI_H
 
-#define GUARDRAIL_ABI 12
+#define GUARDRAIL_ABI 13
 #define GUARDRAIL_MAGIC 0x4c524447	/* "GDRL" */
 
 #define GUARDRAIL_SLOT_SHIFT 3
@@ -144,6 +147,11 @@ enum guardrail_action_kind {
 	GUARDRAIL_ACTION_REGISTERS = 16,
 	GUARDRAIL_ACTION_UNREGISTERS = 17,
 	GUARDRAIL_ACTION_REQUIRE_CALLS = 18,
+	GUARDRAIL_ACTION_DEFER = 19,
+	GUARDRAIL_ACTION_REVERSE = 20,
+	GUARDRAIL_ACTION_TOUCH = 21,
+	GUARDRAIL_ACTION_IRREVOCABLE = 22,
+	GUARDRAIL_ACTION_SAVE = 23,
 };
 
 /* For guardrail_action.when: when the action is performed. */
@@ -218,6 +226,10 @@ enum guardrail_event_kind {
 enum guardrail_entry_flags {
 	GUARDRAIL_ENTRY_CALLERS_STACK = 1,	/* the function may write its callers' stack */
 	GUARDRAIL_ENTRY_EXIT = 2,		/* the module's exit function, which does all its work unless teardown does it */
+	GUARDRAIL_ENTRY_SELECTED = 4,		/* a transaction from the start on */
+	GUARDRAIL_ENTRY_BINDS = 8,		/* it binds or unbinds a device, which is no transaction */
+	GUARDRAIL_ENTRY_POWER = 16,		/* it saves or restores a device, which transactions rely on */
+	GUARDRAIL_ENTRY_POLL = 32,		/* a poll of NAPI: it is called again where it returns its second argument */
 };
 
 struct guardrail_range {
@@ -293,10 +305,14 @@ struct guardrail_module {
 	u64 n_entries;
 	const struct guardrail_text *texts;		/* its code */
 	u64 n_texts;
+	const struct guardrail_entry *const *transacts;	/* its entries, if they can be transactions */
+	u64 n_transacts;
 };
 
-/* The address of the tag of p, less (p >> GUARDRAIL_SLOT_SHIFT). */
-extern unsigned long guardrail_table;
+/* The address of the tag of p, less (p >> GUARDRAIL_SLOT_SHIFT); while transactions are under way on the CPU, no address. */
+DECLARE_PER_CPU(unsigned long, guardrail_table);
+/* How many transactions are under way on the CPU. Thunks skip what they do for transactions alone where it is 0. */
+DECLARE_PER_CPU(int, guardrail_transacting);
 
 /*
  * Life of a guarded module. Returns -ENOEXEC if the description is invalid, -EKEYREJECTED if the module was not certified.
@@ -315,6 +331,8 @@ void guardrail_percpu_slow(unsigned long offset, unsigned long size, unsigned lo
 void guardrail_beyond_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip);
 /* Returns what to call in place of @target: the thunk of an import, else @target. */
 unsigned long guardrail_call_slow(unsigned long target, unsigned long domain, unsigned long ip);
+/* An instruction that writes to a port, in a transaction. */
+void guardrail_port_slow(unsigned long domain, unsigned long ip);
 
 /*
  * Loops of guarded modules count this down at each turn. When it becomes negative they call the function, which sets it again.
@@ -486,7 +504,8 @@ struct guardrail_action {
 	u32 n_more;
 	const char *function;		/* the name of the function that the action belongs to */
 	const struct guardrail_value *more;	/* of a registration: values behind pointer and size */
-	const char *inverse;		/* of a registration: the function that undoes it */
+	const char *inverse;		/* of a registration, or a call that is reversed: the function that undoes it */
+	unsigned long target;		/* of a call that is deferred: its function */
 };
 
 /*
@@ -515,6 +534,15 @@ int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_ca
 /* The type of these two is the number of values; "from" has a bit for each that tells registrations apart. */
 int guardrail_do_registers(const struct guardrail_action *action, struct guardrail_call *call);
 int guardrail_do_unregisters(const struct guardrail_action *action, struct guardrail_call *call);
+/*
+ * For transactions alone. The first returns 1 if the call is made when the transaction is over, and not now. The values of
+ * the second are those of a registration.
+ */
+int guardrail_do_defer(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_do_reverse(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_do_touch(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_do_save(const struct guardrail_action *action, struct guardrail_call *call);
+int guardrail_do_irrevocable(const struct guardrail_action *action, struct guardrail_call *call);
 
 /* For the code of guardrail_custom_NAME(). */
 /* True if the action is to be performed. */

@@ -19,7 +19,7 @@ bool guardrail_outlives(u32 domain)
 	return false;
 }
 
-void guardrail_entry_over(const struct guardrail_record *record, bool ended)
+void guardrail_entry_over(struct guardrail_record *record, bool ended)
 {
 	const struct guardrail_recovery_class *class;
 

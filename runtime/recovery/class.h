@@ -67,7 +67,7 @@ struct guardrail_recovery_class {
 	const char *not_restored;
 
 	bool (*outlives)(u32 domain);
-	void (*entry_over)(const struct guardrail_record *record, bool ended);
+	void (*entry_over)(struct guardrail_record *record, bool ended);
 
 	void (*silence)(u32 domain);
 	void (*settle)(u32 domain);
@@ -124,6 +124,6 @@ bool guardrail_outlives(u32 domain);
  *
  * Context: That of the entry.
  */
-void guardrail_entry_over(const struct guardrail_record *record, bool ended);
+void guardrail_entry_over(struct guardrail_record *record, bool ended);
 
 #endif /* GUARDRAIL_RECOVERY_CLASS_H */

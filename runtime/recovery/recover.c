@@ -20,6 +20,7 @@
 #include "domain/module.h"
 #include "domain/sleepers.h"
 #include "recovery/class.h"
+#include "recovery/device.h"
 #include "recovery/recover.h"
 #include "recovery/restart.h"
 #include "recovery/teardown.h"
@@ -360,17 +361,24 @@ static void work(struct work_struct *work)
 int __init guardrail_recover_init(void)
 {
 	u32 domain;
+	int err;
 
 	for (domain = 0; domain < ARRAY_SIZE(recoveries); domain++)
 		INIT_WORK(&recoveries[domain].work, work);
 	queue = alloc_workqueue("guardrail", WQ_UNBOUND, 1);
-	return queue ? 0 : -ENOMEM;
+	if (!queue)
+		return -ENOMEM;
+	err = guardrail_device_init();
+	if (err)
+		destroy_workqueue(queue);
+	return err;
 }
 
 void guardrail_recover_exit(void)
 {
 	const struct guardrail_recovery_class *class;
 
+	guardrail_device_exit();
 	destroy_workqueue(queue);
 	for_each_class_with(class, exit)
 		class->exit();

@@ -21,6 +21,7 @@
 #include "domain/stack.h"
 #include "report/report.h"
 #include "rights/conflict.h"
+#include "transact/transaction.h"
 
 #define MAX_SITES 1024
 #define NAME_LENGTH 128
@@ -194,6 +195,8 @@ static void kill(const struct guardrail_violation *violation, const char *name)
 {
 	char why[160];
 
+	if (guardrail_rolls_back(violation->domain))
+		return;
 	scnprintf(why, sizeof(why), "%s %016lx by %s", violation->what, violation->addr, name);
 	guardrail_domain_ops->recover(violation->domain, why);
 }
@@ -231,8 +234,10 @@ static void report(const struct guardrail_violation *violation, unsigned long fi
 		end_thread();
 	case GUARDRAIL_POLICY_RECOVER:
 		kill(violation, name);
-		fallthrough;
+		guardrail_unwind(violation->domain);
+		break;
 	case GUARDRAIL_POLICY_FAIL:
+		guardrail_rolls_back(violation->domain);
 		guardrail_unwind(violation->domain);
 		break;
 	default:
@@ -297,6 +302,7 @@ static bool report_left(const struct guardrail_violation *violation)
 		kill(violation, name);
 		return true;
 	case GUARDRAIL_POLICY_FAIL:
+		guardrail_rolls_back(violation->domain);
 		return true;
 	default:
 		return false;
@@ -375,7 +381,7 @@ void guardrail_faulted(u32 domain, const char *what, unsigned long ip)
 	pr_err("fault: %s: domain %u\n", why, domain);
 	if (guardrail_policy() == GUARDRAIL_POLICY_OOPS)
 		end_thread();
-	if (guardrail_policy() == GUARDRAIL_POLICY_RECOVER)
+	if (!guardrail_rolls_back(domain) && guardrail_policy() == GUARDRAIL_POLICY_RECOVER)
 		guardrail_domain_ops->recover(domain, why);
 	guardrail_unwind(domain);
 }

@@ -410,6 +410,8 @@ void guardrail_object_forget(u32 domain, unsigned long p)
 	take(p, domain, GUARDRAIL_OBJECT, 0);
 }
 
+void (*guardrail_owner_comes)(u32 domain, unsigned long p, unsigned long size, u32 kind);
+
 int guardrail_own(u32 domain, unsigned long p, unsigned long size, u32 kind)
 {
 	struct record record = {
@@ -418,6 +420,8 @@ int guardrail_own(u32 domain, unsigned long p, unsigned long size, u32 kind)
 
 	if (!is_domain(domain) || !kind || !is_kernel_range(p, size))
 		return -EINVAL;
+	if (unlikely(this_cpu_read(guardrail_transacting)))
+		guardrail_owner_comes(domain, p, size, kind);
 	return add(&record);
 }
 EXPORT_SYMBOL_GPL(guardrail_own);

@@ -39,6 +39,9 @@ void guardrail_object_forget(u32 domain, unsigned long p);
  */
 void guardrail_objects_forget_all(u32 domain);
 
+/* Called for each new allocation while a transaction is under way on the CPU. Set once, before a guarded module is loaded. */
+extern void (*guardrail_owner_comes)(u32 domain, unsigned long p, unsigned long size, u32 kind);
+
 /**
  * guardrail_put_object() - Put an object into a state, whatever state it is in.
  * @domain: Domain that holds it.

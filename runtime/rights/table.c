@@ -21,8 +21,9 @@ static unsigned int reserve = 128;
 module_param(reserve, uint, 0444);
 MODULE_PARM_DESC(reserve, "pages kept for grants in contexts that cannot wait");
 
-unsigned long guardrail_table __ro_after_init;
-EXPORT_SYMBOL_GPL(guardrail_table);
+unsigned long guardrail_tags __ro_after_init;
+DEFINE_PER_CPU(unsigned long, guardrail_table);
+EXPORT_PER_CPU_SYMBOL_GPL(guardrail_table);
 
 static struct vm_struct *area;
 static unsigned long table_start __ro_after_init;
@@ -270,6 +271,7 @@ static bool __init top_level_is_there(void)
 int __init guardrail_table_init(void)
 {
 	unsigned long size;
+	int cpu;
 #ifdef VM_SPARSE
 	unsigned long flags = VM_SPARSE;
 #else
@@ -291,7 +293,9 @@ int __init guardrail_table_init(void)
 		free_vm_area(area);
 		return -ENODEV;
 	}
-	guardrail_table = table_start - (KERNEL_HALF >> GUARDRAIL_SLOT_SHIFT);
+	guardrail_tags = table_start - (KERNEL_HALF >> GUARDRAIL_SLOT_SHIFT);
+	for_each_possible_cpu(cpu)
+		per_cpu(guardrail_table, cpu) = guardrail_tags;
 	if (!fill_to(reserve)) {
 		guardrail_table_exit();
 		return -ENOMEM;

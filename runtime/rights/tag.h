@@ -10,6 +10,9 @@
 #include "base/address.h"
 #include "base/kernel.h"
 
+/* The address of the tag of address 0, with which all tags are found, whatever guardrail_table is on a CPU. */
+extern unsigned long guardrail_tags;
+
 /* A word of eight equal tags. */
 #define EIGHT(value) ((u64)(value) * 0x0101010101010101ULL)
 
@@ -24,7 +27,7 @@
  */
 static inline unsigned long tag_of(unsigned long p)
 {
-	return (p >> GUARDRAIL_SLOT_SHIFT) + guardrail_table;
+	return (p >> GUARDRAIL_SLOT_SHIFT) + guardrail_tags;
 }
 
 /**
@@ -35,7 +38,7 @@ static inline unsigned long tag_of(unsigned long p)
  */
 static inline unsigned long slot_of(unsigned long tag)
 {
-	return (tag - guardrail_table) << GUARDRAIL_SLOT_SHIFT;
+	return (tag - guardrail_tags) << GUARDRAIL_SLOT_SHIFT;
 }
 
 /**

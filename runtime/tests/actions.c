@@ -350,7 +350,7 @@ static bool owns(unsigned long p, unsigned long n)
 /* True where the table has no right of the domain in the page at @p. */
 static bool is_blank(unsigned long p)
 {
-	return !memchr_inv((void *)((p >> GUARDRAIL_SLOT_SHIFT) + guardrail_table), 0, PAGE_SIZE / GUARDRAIL_SLOT);
+	return !memchr_inv((void *)((p >> GUARDRAIL_SLOT_SHIFT) + this_cpu_read(guardrail_table)), 0, PAGE_SIZE / GUARDRAIL_SLOT);
 }
 
 /* Buffers that are granted when they are written. */

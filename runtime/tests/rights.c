@@ -18,7 +18,7 @@ static unsigned long at(unsigned long offset)
 
 static u8 entry_at(unsigned long offset)
 {
-	return *(u8 *)((at(offset) >> GUARDRAIL_SLOT_SHIFT) + guardrail_table);
+	return *(u8 *)((at(offset) >> GUARDRAIL_SLOT_SHIFT) + this_cpu_read(guardrail_table));
 }
 
 /* Revokes everything, so that nothing is left for the next test. */
@@ -29,7 +29,7 @@ static void clean(void)
 	EXPECT(!guardrail_revoke(ONE, memory, SIZE));
 	EXPECT(!guardrail_revoke(TWO, memory, SIZE));
 	EXPECT(!guardrail_revoke(LAST, memory, SIZE));
-	EXPECT(!memchr_inv((void *)((memory >> GUARDRAIL_SLOT_SHIFT) + guardrail_table), 0, SIZE / GUARDRAIL_SLOT));
+	EXPECT(!memchr_inv((void *)((memory >> GUARDRAIL_SLOT_SHIFT) + this_cpu_read(guardrail_table)), 0, SIZE / GUARDRAIL_SLOT));
 	guardrail_usage(&usage);
 	EXPECT(!usage.conflicts);
 	EXPECT(!usage.records);

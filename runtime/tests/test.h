@@ -39,7 +39,7 @@ static inline bool inline_check(unsigned long addr, u8 wanted)
 	bool passed = false;
 
 	asm volatile("	shr	%[shift], %[entry]\n"
-		     "	add	guardrail_table(%%rip), %[entry]\n"
+		     "	add	%%gs:guardrail_table(%%rip), %[entry]\n"
 		     "1:	cmpb	%[wanted], (%[entry])\n"
 		     "	jne	2f\n"
 		     "	movb	$1, %[passed]\n"

@@ -3,7 +3,7 @@
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_kernel::isolation::{Isolation, types};
 use guardrail_rewrite::border::Interposition;
-use guardrail_rewrite::border::annotations::border;
+use guardrail_rewrite::border::annotations::{border, transact};
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::Checks;
 use guardrail_rewrite::{Object, RewriteError, rewrite};
@@ -71,6 +71,15 @@ impl Workshop {
         let driver = &plan.driver;
         let found = border(&self.isolation(plan, table)?, &Object::read(&driver.name, &driver.bytes)?);
         self.rewritten(domain, driver, found.interposition, trusted, 0)
+    }
+
+    /// The module that a plan loads, guarded in domain 1, whose entries can be transactions.
+    pub fn transacting(&self, plan: &LoadPlan) -> Result<ModuleFile, Failed> {
+        let (driver, isolation) = (&plan.driver, self.isolation(plan, None)?);
+        let object = Object::read(&driver.name, &driver.bytes)?;
+        let mut found = border(&isolation, &object);
+        transact(&mut found, &isolation, &object, &|_| false);
+        Ok(self.rewritten(1, driver, found.interposition, &[], 0)??)
     }
 
     /// The module that a plan loads, guarded in domain 1, with a poor grade: one of its imports has no rule,

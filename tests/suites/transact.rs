@@ -1,9 +1,15 @@
 //! Which drivers have power-management code that can restore their devices, as `guardrail transact survey` finds it.
 
+use guardrail_tests::workshop::Workshop;
 use guardrail_tests::{ensure, guardrail};
+use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
+use guardrail_vm::packages::Packages;
+use guardrail_vm::prepare::{Prepared, Request};
+use guardrail_vm::run::{Options, Outcome};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
+use std::path::Path;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -12,7 +18,84 @@ fn main() {
         let name = format!("power management is found in binaries, on {kernel}");
         trials.push(Trial::test(name, move || survey(kernel)));
     }
+    for kernel in NAMES {
+        for card in &CARDS {
+            let name = format!("{}'s calls are rolled back, on {kernel}", card.driver);
+            let trial = Trial::test(name, move || rolls_back(kernel, card));
+            trials.push(trial.with_ignored_flag(!card.always.contains(&kernel)));
+        }
+    }
     guardrail_tests::run(arguments, trials)
+}
+
+/// A network driver, with entries that fault.
+struct Card {
+    driver: &'static str,
+    /// Entries that set the pause parameters, the largest packet, and the size of a ring; empty where it has none.
+    sets: [&'static str; 3],
+    /// Entries that send a packet and that poll.
+    moves: [&'static str; 2],
+    /// The kernels on which it is always tested.
+    always: &'static [&'static str],
+}
+
+const CARDS: [Card; 5] = [
+    Card {
+        driver: "e1000",
+        sets: ["e1000_set_pauseparam", "e1000_change_mtu", "e1000_set_ringparam"],
+        moves: ["e1000_xmit_frame", "e1000_clean"],
+        always: &[],
+    },
+    Card {
+        driver: "8139cp",
+        sets: ["", "cp_change_mtu", ""],
+        moves: ["cp_start_xmit", "cp_rx_poll"],
+        always: &[],
+    },
+    Card {
+        driver: "pcnet32",
+        sets: ["", "", "pcnet32_set_ringparam"],
+        moves: ["pcnet32_start_xmit", "pcnet32_poll"],
+        always: &["6.1", "6.12"],
+    },
+    Card {
+        driver: "e100",
+        sets: ["", "", "e100_set_ringparam"],
+        moves: ["e100_xmit_frame", "e100_poll"],
+        always: &[],
+    },
+    Card { driver: "virtio_net", sets: ["", "", ""], moves: ["start_xmit", "virtnet_poll"], always: &[] },
+];
+
+/// A network driver faults at many stores of calls that are transactions.
+fn rolls_back(kernel: &str, card: &Card) -> Result<(), Failed> {
+    let packages = Packages::new(&Cache::open()?);
+    let folder = tempfile::tempdir()?;
+    let workshop = Workshop::of(&packages, kernel)?;
+    let guarded = workshop.transacting(&workshop.modules.plan(card.driver)?)?;
+    let guarded = workshop.write(&guarded, folder.path())?;
+    let workload = folder.path().join("workload.sh");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let parts =
+        ["../guest/workloads/device.sh", "fixtures/guarded/recovery.sh", "fixtures/guarded/transact.sh"];
+    let parts = parts.map(|part| std::fs::read_to_string(root.join(part))).into_iter();
+    std::fs::write(&workload, parts.collect::<Result<Vec<_>, _>>()?.concat())?;
+    let request = Request { driver: &guarded, more: &[], kernel, device: None, workload: workload.to_str() };
+    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let mut options = Options::new(folder.path());
+    options.kernel_arguments = vec!["loglevel=7".to_owned(), "log_buf_len=8M".to_owned()];
+    let names = ["PAUSE", "MTU", "RING", "SEND", "POLL", "STEP", "TIMES"];
+    let values = card.sets.iter().chain(&card.moves).copied().chain(["1", "10"]);
+    options.variables.extend(names.into_iter().zip(values).map(|(name, value)| (name.into(), value.into())));
+    let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
+    if std::env::var_os("GUARDRAIL_SHOW").is_some() {
+        println!("{}", ran.console);
+    }
+    let says = |text: &&str| ran.console.contains(*text);
+    let bad = ["BUG:", "WARNING:", "Oops", "Call Trace:"].into_iter().find(says);
+    ensure(ran.outcome == Outcome::Completed && bad.is_none(), || {
+        format!("{}; {bad:?}\n{}", ran.outcome, ran.console)
+    })
 }
 
 /// Drivers with their class and bus, and whether their code can restore a device; their sources say so.

@@ -197,6 +197,36 @@ pub enum Action {
         /// Its second value.
         size: Value,
     },
+    /// In a transaction, the call is made when the transaction is over.
+    Defer {
+        /// The allocation that it frees; the constant 0 for none.
+        pointer: Value,
+        /// The allocation's kind.
+        kind: u32,
+        /// What it does at once: 1 gives the mapping in the first arguments to the processor, 2 a list of mappings.
+        sync: u32,
+    },
+    /// In a transaction, the call writes there.
+    Save {
+        /// The first byte.
+        pointer: Value,
+        /// Number of bytes.
+        size: Value,
+    },
+    /// In a transaction, a function of the kernel undoes the call.
+    Reverse {
+        /// The function.
+        inverse: String,
+        /// Its arguments, from one to six.
+        values: Vec<Value>,
+    },
+    /// In a transaction, the call writes to a device.
+    Touch,
+    /// In a transaction, nothing undoes the call.
+    Irrevocable {
+        /// Only if calls were deferred, which are made now.
+        settles: bool,
+    },
     /// The same before a call of the kernel. If the function returns other than 0 the call is left out, and its result is what the function
     /// has stored.
     Instead {
@@ -230,6 +260,11 @@ impl Action {
             Action::Exit => abi::ACTION_EXIT,
             Action::Registers { .. } => abi::ACTION_REGISTERS,
             Action::Unregisters { .. } => abi::ACTION_UNREGISTERS,
+            Action::Defer { .. } => abi::ACTION_DEFER,
+            Action::Save { .. } => abi::ACTION_SAVE,
+            Action::Reverse { .. } => abi::ACTION_REVERSE,
+            Action::Touch => abi::ACTION_TOUCH,
+            Action::Irrevocable { .. } => abi::ACTION_IRREVOCABLE,
             Action::Custom { .. } | Action::Instead { .. } => abi::ACTION_CUSTOM,
         }
     }
@@ -254,6 +289,11 @@ impl Action {
             Action::Exit => abi::symbol::DO_EXIT,
             Action::Registers { .. } => abi::symbol::DO_REGISTERS,
             Action::Unregisters { .. } => abi::symbol::DO_UNREGISTERS,
+            Action::Defer { .. } => abi::symbol::DO_DEFER,
+            Action::Save { .. } => abi::symbol::DO_SAVE,
+            Action::Reverse { .. } => abi::symbol::DO_REVERSE,
+            Action::Touch => abi::symbol::DO_TOUCH,
+            Action::Irrevocable { .. } => abi::symbol::DO_IRREVOCABLE,
             Action::Custom { name, .. } | Action::Instead { name, .. } => {
                 return format!("{}custom_{name}", abi::PREFIX);
             }
@@ -278,10 +318,14 @@ impl Action {
             | Action::ForgetObject { pointer, .. }
             | Action::RequireCall { pointer, .. }
             | Action::RequireCalls { pointer, .. }
+            | Action::Defer { pointer, .. }
+            | Action::Save { pointer, .. }
             | Action::Custom { pointer, .. }
             | Action::Instead { pointer, .. } => Some(pointer),
-            Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.first(),
-            Action::Exit => None,
+            Action::Registers { values, .. }
+            | Action::Unregisters { values, .. }
+            | Action::Reverse { values, .. } => values.first(),
+            Action::Exit | Action::Touch | Action::Irrevocable { .. } => None,
         }
     }
 
@@ -293,9 +337,12 @@ impl Action {
             | Action::RequireWrite { size, .. }
             | Action::Own { size, .. }
             | Action::CreateObject { size, .. }
+            | Action::Save { size, .. }
             | Action::Custom { size, .. }
             | Action::Instead { size, .. } => Some(size),
-            Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.get(1),
+            Action::Registers { values, .. }
+            | Action::Unregisters { values, .. }
+            | Action::Reverse { values, .. } => values.get(1),
             _ => None,
         }
     }
@@ -303,9 +350,9 @@ impl Action {
     /// The values of a registration behind these two.
     pub fn more(&self) -> &[Value] {
         match self {
-            Action::Registers { values, .. } | Action::Unregisters { values, .. } => {
-                values.get(2..).unwrap_or_default()
-            }
+            Action::Registers { values, .. }
+            | Action::Unregisters { values, .. }
+            | Action::Reverse { values, .. } => values.get(2..).unwrap_or_default(),
             _ => &[],
         }
     }
@@ -313,7 +360,9 @@ impl Action {
     /// The function that undoes a registration.
     pub fn inverse(&self) -> Option<&str> {
         match self {
-            Action::Registers { inverse, .. } | Action::Unregisters { inverse, .. } => Some(inverse),
+            Action::Registers { inverse, .. }
+            | Action::Unregisters { inverse, .. }
+            | Action::Reverse { inverse, .. } => Some(inverse),
             _ => None,
         }
     }
@@ -327,9 +376,12 @@ impl Action {
             | Action::RequireObject { kind, .. }
             | Action::MoveObject { kind, .. }
             | Action::DestroyObject { kind, .. }
-            | Action::ForgetObject { kind, .. } => *kind,
+            | Action::ForgetObject { kind, .. }
+            | Action::Defer { kind, .. } => *kind,
             Action::RequireCall { function, .. } => *function,
-            Action::Registers { values, .. } | Action::Unregisters { values, .. } => values.len() as u32,
+            Action::Registers { values, .. }
+            | Action::Unregisters { values, .. }
+            | Action::Reverse { values, .. } => values.len() as u32,
             _ => 0,
         }
     }
@@ -340,8 +392,22 @@ impl Action {
             Action::RequireObject { state, .. } | Action::DestroyObject { state, .. } => (*state, 0),
             Action::MoveObject { from, to, .. } => (*from, *to),
             Action::Unregisters { counts, .. } => (Some(*counts), 0),
+            Action::Defer { sync, .. } => (None, *sync),
+            Action::Irrevocable { settles } => (None, u32::from(*settles)),
             _ => (None, 0),
         }
+    }
+
+    /// Whether it does nothing outside of transactions.
+    pub fn transacts(&self) -> bool {
+        matches!(
+            self,
+            Action::Defer { .. }
+                | Action::Save { .. }
+                | Action::Reverse { .. }
+                | Action::Touch
+                | Action::Irrevocable { .. }
+        )
     }
 
     /// Its fields.

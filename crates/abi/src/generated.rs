@@ -1,6 +1,6 @@
 //! Generated from `runtime/include/guardrail_abi.h`; do not edit. `GUARDRAIL_ABI_WRITE=1 cargo test -p guardrail-abi` writes it anew.
 /// `GUARDRAIL_ABI`.
-pub const ABI: u32 = 12;
+pub const ABI: u32 = 13;
 /// `GUARDRAIL_MAGIC`: "GDRL".
 pub const MAGIC: u32 = 0x4c52_4447;
 /// `GUARDRAIL_SLOT_SHIFT`.
@@ -109,6 +109,16 @@ pub const ACTION_REGISTERS: u8 = 16;
 pub const ACTION_UNREGISTERS: u8 = 17;
 /// `GUARDRAIL_ACTION_REQUIRE_CALLS`.
 pub const ACTION_REQUIRE_CALLS: u8 = 18;
+/// `GUARDRAIL_ACTION_DEFER`.
+pub const ACTION_DEFER: u8 = 19;
+/// `GUARDRAIL_ACTION_REVERSE`.
+pub const ACTION_REVERSE: u8 = 20;
+/// `GUARDRAIL_ACTION_TOUCH`.
+pub const ACTION_TOUCH: u8 = 21;
+/// `GUARDRAIL_ACTION_IRREVOCABLE`.
+pub const ACTION_IRREVOCABLE: u8 = 22;
+/// `GUARDRAIL_ACTION_SAVE`.
+pub const ACTION_SAVE: u8 = 23;
 /// `GUARDRAIL_ALWAYS`.
 pub const ALWAYS: u8 = 0;
 /// `GUARDRAIL_RESULT_VALID`: if the result is a pointer, neither NULL nor an error.
@@ -203,6 +213,14 @@ pub const EVENT_PERCPU: u8 = 16;
 pub const ENTRY_CALLERS_STACK: u8 = 1;
 /// `GUARDRAIL_ENTRY_EXIT`: the module's exit function, which does all its work unless teardown does it.
 pub const ENTRY_EXIT: u8 = 2;
+/// `GUARDRAIL_ENTRY_SELECTED`: a transaction from the start on.
+pub const ENTRY_SELECTED: u8 = 4;
+/// `GUARDRAIL_ENTRY_BINDS`: it binds or unbinds a device, which is no transaction.
+pub const ENTRY_BINDS: u8 = 8;
+/// `GUARDRAIL_ENTRY_POWER`: it saves or restores a device, which transactions rely on.
+pub const ENTRY_POWER: u8 = 16;
+/// `GUARDRAIL_ENTRY_POLL`: a poll of NAPI: it is called again where it returns its second argument.
+pub const ENTRY_POLL: u8 = 32;
 /// `GUARDRAIL_STACK_MASK`.
 pub const STACK_MASK: u32 = 12288;
 
@@ -290,7 +308,7 @@ pub mod layout {
     /// `struct guardrail_module`.
     pub mod module {
         /// Its size.
-        pub const BYTES: usize = 168;
+        pub const BYTES: usize = 184;
         /// Offset of `magic`.
         pub const MAGIC: usize = 0;
         /// Offset of `abi`.
@@ -341,6 +359,10 @@ pub mod layout {
         pub const TEXTS: usize = 152;
         /// Offset of `n_texts`.
         pub const N_TEXTS: usize = 160;
+        /// Offset of `transacts`.
+        pub const TRANSACTS: usize = 168;
+        /// Offset of `n_transacts`.
+        pub const N_TRANSACTS: usize = 176;
     }
     /// `struct guardrail_field`.
     pub mod field {
@@ -416,7 +438,7 @@ pub mod layout {
     /// `struct guardrail_action`.
     pub mod action {
         /// Its size.
-        pub const BYTES: usize = 88;
+        pub const BYTES: usize = 96;
         /// Offset of `kind`.
         pub const KIND: usize = 0;
         /// Offset of `when`.
@@ -447,6 +469,8 @@ pub mod layout {
         pub const MORE: usize = 72;
         /// Offset of `inverse`.
         pub const INVERSE: usize = 80;
+        /// Offset of `target`.
+        pub const TARGET: usize = 88;
     }
     /// `struct guardrail_entry`.
     pub mod entry {
@@ -557,6 +581,8 @@ pub mod layout {
 pub mod symbol {
     /// `guardrail_table`.
     pub const TABLE: &str = "guardrail_table";
+    /// `guardrail_transacting`.
+    pub const TRANSACTING: &str = "guardrail_transacting";
     /// `guardrail_module_enter`.
     pub const MODULE_ENTER: &str = "guardrail_module_enter";
     /// `guardrail_module_leave`.
@@ -571,6 +597,8 @@ pub mod symbol {
     pub const BEYOND_SLOW: &str = "guardrail_beyond_slow";
     /// `guardrail_call_slow`.
     pub const CALL_SLOW: &str = "guardrail_call_slow";
+    /// `guardrail_port_slow`.
+    pub const PORT_SLOW: &str = "guardrail_port_slow";
     /// `guardrail_loops`.
     pub const LOOPS: &str = "guardrail_loops";
     /// `guardrail_loop_slow`.
@@ -661,6 +689,16 @@ pub mod symbol {
     pub const DO_REGISTERS: &str = "guardrail_do_registers";
     /// `guardrail_do_unregisters`.
     pub const DO_UNREGISTERS: &str = "guardrail_do_unregisters";
+    /// `guardrail_do_defer`.
+    pub const DO_DEFER: &str = "guardrail_do_defer";
+    /// `guardrail_do_reverse`.
+    pub const DO_REVERSE: &str = "guardrail_do_reverse";
+    /// `guardrail_do_touch`.
+    pub const DO_TOUCH: &str = "guardrail_do_touch";
+    /// `guardrail_do_save`.
+    pub const DO_SAVE: &str = "guardrail_do_save";
+    /// `guardrail_do_irrevocable`.
+    pub const DO_IRREVOCABLE: &str = "guardrail_do_irrevocable";
     /// `guardrail_applies`.
     pub const APPLIES: &str = "guardrail_applies";
     /// `guardrail_value`.
@@ -745,6 +783,11 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_ACTION_REGISTERS", ACTION_REGISTERS as u64),
     ("GUARDRAIL_ACTION_UNREGISTERS", ACTION_UNREGISTERS as u64),
     ("GUARDRAIL_ACTION_REQUIRE_CALLS", ACTION_REQUIRE_CALLS as u64),
+    ("GUARDRAIL_ACTION_DEFER", ACTION_DEFER as u64),
+    ("GUARDRAIL_ACTION_REVERSE", ACTION_REVERSE as u64),
+    ("GUARDRAIL_ACTION_TOUCH", ACTION_TOUCH as u64),
+    ("GUARDRAIL_ACTION_IRREVOCABLE", ACTION_IRREVOCABLE as u64),
+    ("GUARDRAIL_ACTION_SAVE", ACTION_SAVE as u64),
     ("GUARDRAIL_ALWAYS", ALWAYS as u64),
     ("GUARDRAIL_RESULT_VALID", RESULT_VALID as u64),
     ("GUARDRAIL_RESULT_ZERO", RESULT_ZERO as u64),
@@ -792,6 +835,10 @@ pub const IN_C: &[(&str, u64)] = &[
     ("GUARDRAIL_EVENT_PERCPU", EVENT_PERCPU as u64),
     ("GUARDRAIL_ENTRY_CALLERS_STACK", ENTRY_CALLERS_STACK as u64),
     ("GUARDRAIL_ENTRY_EXIT", ENTRY_EXIT as u64),
+    ("GUARDRAIL_ENTRY_SELECTED", ENTRY_SELECTED as u64),
+    ("GUARDRAIL_ENTRY_BINDS", ENTRY_BINDS as u64),
+    ("GUARDRAIL_ENTRY_POWER", ENTRY_POWER as u64),
+    ("GUARDRAIL_ENTRY_POLL", ENTRY_POLL as u64),
     ("GUARDRAIL_STACK_MASK", STACK_MASK as u64),
     ("sizeof(struct guardrail_range)", layout::range::BYTES as u64),
     ("offsetof(struct guardrail_range, start)", layout::range::START as u64),
@@ -879,6 +926,10 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_module *)0)->texts)", 8),
     ("offsetof(struct guardrail_module, n_texts)", layout::module::N_TEXTS as u64),
     ("sizeof(((struct guardrail_module *)0)->n_texts)", 8),
+    ("offsetof(struct guardrail_module, transacts)", layout::module::TRANSACTS as u64),
+    ("sizeof(((struct guardrail_module *)0)->transacts)", 8),
+    ("offsetof(struct guardrail_module, n_transacts)", layout::module::N_TRANSACTS as u64),
+    ("sizeof(((struct guardrail_module *)0)->n_transacts)", 8),
     ("sizeof(struct guardrail_field)", layout::field::BYTES as u64),
     ("offsetof(struct guardrail_field, offset)", layout::field::OFFSET as u64),
     ("sizeof(((struct guardrail_field *)0)->offset)", 4),
@@ -960,6 +1011,8 @@ pub const IN_C: &[(&str, u64)] = &[
     ("sizeof(((struct guardrail_action *)0)->more)", 8),
     ("offsetof(struct guardrail_action, inverse)", layout::action::INVERSE as u64),
     ("sizeof(((struct guardrail_action *)0)->inverse)", 8),
+    ("offsetof(struct guardrail_action, target)", layout::action::TARGET as u64),
+    ("sizeof(((struct guardrail_action *)0)->target)", 8),
     ("sizeof(struct guardrail_entry)", layout::entry::BYTES as u64),
     ("offsetof(struct guardrail_entry, domain)", layout::entry::DOMAIN as u64),
     ("sizeof(((struct guardrail_entry *)0)->domain)", 4),

@@ -71,7 +71,7 @@ impl Walk<'_, '_> {
                 if self.last {
                     self.found.wrapped.push((import, self.root));
                     self.all_done(at, state);
-                    if !self.after.is_empty() {
+                    if self.after.iter().any(|row| !self.module.data.transacts(*row)) {
                         self.fault(at, "a thunk leaves out actions behind its call");
                     }
                 }
@@ -157,7 +157,7 @@ impl Walk<'_, '_> {
         let (domain, ip) = match name {
             symbol::WRITE_SLOW | symbol::RANGE_SLOW | symbol::PERCPU_SLOW | symbol::BEYOND_SLOW => (RDX, RCX),
             symbol::CALL_SLOW | symbol::FRAME_SLOW => (RSI, RDX),
-            symbol::LOOP_SLOW => (RDI, RSI),
+            symbol::LOOP_SLOW | symbol::PORT_SLOW => (RDI, RSI),
             symbol::EVENT => (RSP, RCX),
             _ => return self.fault(at, format!("a thunk that asks calls {name}")),
         };
@@ -299,7 +299,7 @@ impl Walk<'_, '_> {
     fn all_done(&mut self, at: Number, state: &State) {
         let rows: Vec<(u32, Number)> = self.before.iter().copied().collect();
         for (row, _) in rows {
-            if !state.shows(Fact::Done(row)) && !self.packet(row, state) {
+            if !state.shows(Fact::Done(row)) && !self.packet(row, state) && !self.module.data.transacts(row) {
                 let function = self.module.data.function(row).unwrap_or_default();
                 self.fault(at, format!("a thunk calls before it has performed an action of {function}"));
             }
@@ -319,7 +319,7 @@ impl Walk<'_, '_> {
 
     fn after_done(&mut self, at: Number, state: &State) {
         for row in self.after.clone() {
-            if !state.shows(Fact::Done(row)) {
+            if !state.shows(Fact::Done(row)) && !self.module.data.transacts(row) {
                 let function = self.module.data.function(row).unwrap_or_default();
                 self.fault(at, format!("a thunk leaves out an action of {function}"));
             }

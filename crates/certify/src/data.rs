@@ -3,6 +3,7 @@
 use crate::elf::{Elf, Place, Target};
 use guardrail_abi::{self as abi, layout, symbol};
 use rustc_hash::FxHashSet;
+use std::ops::Range;
 
 /// The name of the section.
 pub const SECTION: &str = ".rodata.guardrail";
@@ -16,7 +17,7 @@ pub struct Data<'a> {
 }
 
 /// Names of the runtime's functions by the number of their action.
-const ACTIONS: [(u8, &str); 17] = [
+const ACTIONS: [(u8, &str); 22] = [
     (abi::ACTION_GRANT, symbol::DO_GRANT),
     (abi::ACTION_REVOKE, symbol::DO_REVOKE),
     (abi::ACTION_REQUIRE_WRITE, symbol::DO_REQUIRE_WRITE),
@@ -34,6 +35,11 @@ const ACTIONS: [(u8, &str); 17] = [
     (abi::ACTION_DESTROY_OBJECT, symbol::DO_DESTROY_OBJECT),
     (abi::ACTION_REGISTERS, symbol::DO_REGISTERS),
     (abi::ACTION_UNREGISTERS, symbol::DO_UNREGISTERS),
+    (abi::ACTION_DEFER, symbol::DO_DEFER),
+    (abi::ACTION_REVERSE, symbol::DO_REVERSE),
+    (abi::ACTION_TOUCH, symbol::DO_TOUCH),
+    (abi::ACTION_SAVE, symbol::DO_SAVE),
+    (abi::ACTION_IRREVOCABLE, symbol::DO_IRREVOCABLE),
 ];
 
 /// What the names of actions that need the kernel's headers begin with.
@@ -86,6 +92,12 @@ impl<'a> Data<'a> {
         self.text(row, layout::entry::FUNCTION)
     }
 
+    /// Whether an action does nothing outside of transactions, and no right depends on it.
+    pub fn transacts(&self, row: u32) -> bool {
+        let kind = self.bytes(row, layout::action::BYTES).map(|bytes| bytes[layout::action::KIND]);
+        kind.is_some_and(|kind| (abi::ACTION_DEFER..=abi::ACTION_SAVE).contains(&kind))
+    }
+
     /// Whether an action is left out where the module calls the function itself.
     pub fn of_entry(&self, row: u32) -> bool {
         let bytes = self.bytes(row, layout::action::BYTES);
@@ -136,7 +148,7 @@ impl<'a> Data<'a> {
     /// pointers where numbers belong.
     fn pointers(&self, row: u32) -> Option<Vec<usize>> {
         use layout::{action as column, field, value};
-        let mut pointers = vec![column::FUNCTION, column::INVERSE];
+        let mut pointers = vec![column::FUNCTION, column::INVERSE, column::TARGET];
         for at in [column::POINTER, column::SIZE] {
             if self.terms(u64::from(row) + at as u64)? {
                 pointers.push(at + value::TERMS);
@@ -224,6 +236,15 @@ impl<'a> Data<'a> {
         only.then(|| usize::from(bytes[action::POINTER + value::WORD]))
     }
 
+    /// Where the values of an action behind its first two stand.
+    fn more(&self, row: u32) -> Option<Range<u64>> {
+        use layout::{action as column, value};
+        let count = u64::from(self.word(row, column::N_MORE));
+        let (section, start) = self.pointer(u64::from(row) + column::MORE as u64)?;
+        let end = start.checked_add(count.checked_mul(value::BYTES as u64)?)?;
+        (section == self.section).then_some(start..end)
+    }
+
     /// Pointers in the section that belong to no row that code uses, by the function that they name.
     pub fn unused(&self, actions: &FxHashSet<u32>, entries: &FxHashSet<u32>) -> Vec<(u64, String)> {
         let Some(section) = self.elf.and_then(|elf| elf.sections.get(self.section as usize)) else {
@@ -232,8 +253,11 @@ impl<'a> Data<'a> {
         let within = |at: u64, row: usize, rows: &FxHashSet<u32>| {
             (0..row as u64).step_by(4).any(|back| at >= back && rows.contains(&((at - back) as u32)))
         };
+        // The values of a row behind its first two stand elsewhere.
+        let more: Vec<Range<u64>> = actions.iter().filter_map(|row| self.more(*row)).collect();
         let unused = section.relocs.iter().filter(|reloc| {
             !within(reloc.offset, layout::action::BYTES, actions)
+                && !more.iter().any(|values| values.contains(&reloc.offset))
                 && !within(reloc.offset, layout::entry::BYTES, entries)
         });
         unused

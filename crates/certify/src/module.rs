@@ -205,6 +205,14 @@ impl<'m> Module<'m> {
         if ranges.iter().any(|at| self.pointer(*at).is_none()) {
             faults.push("its description has a range of memory that is not its own".into());
         }
+        let is_entry = |at: usize| {
+            let place = self.pointer(at).filter(|(section, _)| *section == self.data.section);
+            place.is_some_and(|(_, at)| self.data.entry(at as u32, self.domain).is_ok())
+        };
+        let transacts = rows(row::TRANSACTS, row::N_TRANSACTS, size_of::<u64>());
+        if !transacts.iter().all(|at| is_entry(*at)) {
+            faults.push("its description names what is no entry".into());
+        }
         let mut pointers: FxHashSet<usize> = [
             row::NAME,
             row::INIT,
@@ -216,9 +224,11 @@ impl<'m> Module<'m> {
             row::CALLS,
             row::ENTRIES,
             row::TEXTS,
+            row::TRANSACTS,
         ]
         .into_iter()
         .chain(ranges)
+        .chain(transacts)
         .chain(rows(row::TARGETS, row::N_TARGETS, layout::own_function::BYTES))
         .collect();
         for at in rows(row::IMPORTS, row::N_IMPORTS, layout::import::BYTES) {

@@ -257,9 +257,6 @@ impl Walk<'_, '_> {
             }
             OpKind::Memory if to.is_gpr64() && insn.segment_prefix() == Register::None => {
                 let address = self.address(node, state)?;
-                if self.is_table(address) {
-                    return Some(self.values.atom(Atom::Table));
-                }
                 match state.slot(address) {
                     Some(value) => Some(value),
                     None if self.of_stack(address) => Some(self.values.atom(Atom::Loaded(address, at))),
@@ -294,7 +291,7 @@ impl Walk<'_, '_> {
             OpKind::Register if insn.op1_register().is_gpr64() => {
                 Some(state.regs[insn.op1_register().number()])
             }
-            OpKind::Memory if insn.segment_prefix() == Register::None => {
+            OpKind::Memory if insn.segment_prefix() == Register::GS => {
                 let address = self.address(node, state)?;
                 self.is_table(address).then(|| self.values.atom(Atom::Table))
             }

@@ -95,6 +95,26 @@ pub enum ClientCommand {
 pub enum TransactCommand {
     /// Print which drivers of a kernel have power-management code that can restore their devices
     Survey(TransactSurveyArgs),
+    /// Print the entry points of guarded drivers on this machine that can be transactions, and which are
+    List,
+    /// Choose which entry points are transactions, on this machine
+    Set(TransactSetArgs),
+    /// Print how many transactions there were on this machine, and how many were undone
+    Status,
+}
+
+/// Arguments of `transact set`.
+#[derive(Debug, Args)]
+pub struct TransactSetArgs {
+    /// The entry point (e1000_set_ringparam), or a pattern of several ("e1000:*_set_*"); MODULE: may stand before it
+    #[arg(value_name = "[MODULE:]ENTRY")]
+    pub entry: String,
+    /// Which of its calls are transactions: all, none, or one in N
+    #[arg(value_name = "always|off|1/N")]
+    pub mode: String,
+    /// Only calls with this number as an argument, or by programs of this name
+    #[arg(long = "if", value_name = "argN=VALUE|comm=NAME")]
+    pub condition: Option<String>,
 }
 
 /// Arguments of `transact survey`.
@@ -282,6 +302,9 @@ pub struct GuardArgs {
     /// A guardrail.ko that was built before, instead of building one with the kernel's headers
     #[arg(long, value_name = "FILE")]
     pub runtime: Option<PathBuf>,
+    /// Let entry points run as transactions, and begin with those that fit: "all", or patterns such as "*_ioctl,*_set_*"; "" for none yet
+    #[arg(long, value_name = "all|PATTERN[,…]", value_parser = transactions)]
+    pub transact: Option<Patterns>,
     /// Check whether a guarded module is whole and fits the guardrail.ko beside it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "rows", "log"])]
     pub check: Option<PathBuf>,
@@ -291,6 +314,24 @@ pub struct GuardArgs {
     /// How the result is printed
     #[arg(long, value_parser = one_of::<guardrail_profile::Format>(), default_value = "text")]
     pub format: guardrail_profile::Format,
+}
+
+/// Patterns of entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patterns(pub Vec<String>);
+
+fn transactions(text: &str) -> Result<Patterns, String> {
+    let patterns = match text {
+        "all" => vec!["*".to_owned()],
+        _ => text.split(',').filter(|pattern| !pattern.is_empty()).map(str::to_owned).collect(),
+    };
+    let good = |pattern: &String| pattern.chars().all(|c| c.is_ascii_alphanumeric() || "_.*?".contains(c));
+    match patterns.iter().find(|pattern| !good(pattern)) {
+        Some(bad) => Err(format!(
+            "'{bad}' is no pattern of function names, in which * stands for any characters and ? for one"
+        )),
+        None => Ok(Patterns(patterns)),
+    }
 }
 
 /// Arguments of `learn`.

@@ -34,6 +34,8 @@ pub struct GuardPlan {
     pub rows: Option<PathBuf>,
     /// The runtime's file; `None` to build it with the kernel's headers.
     pub runtime: Option<PathBuf>,
+    /// Patterns of the entries that are transactions from the start; `None` where none can be.
+    pub transact: Option<Vec<String>>,
 }
 
 /// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
@@ -57,7 +59,8 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
     progress.step("the runtime");
     let workshop = Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?
         .trusting(&plan.trusted)
-        .wanting(plan.threshold);
+        .wanting(plan.threshold)
+        .transacting(plan.transact.clone());
     let workshop = match plan.rows.as_deref().zip(rows.as_deref()) {
         Some((file, text)) => workshop.with_rows(&file.display().to_string(), text)?,
         None => workshop,

@@ -7,11 +7,12 @@ use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
 use guardrail_knowledge::table::Row;
 use guardrail_rewrite::border::Done;
-use guardrail_rewrite::border::annotations::{Border, border};
+use guardrail_rewrite::border::annotations::{Border, border, transact};
 use guardrail_rewrite::border::grade::Grade;
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::{Checks, Stores};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
+use guardrail_trace::client::fits;
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
@@ -31,6 +32,8 @@ pub struct Workshop<'a> {
     pub domain: u8,
     trusted: Vec<String>,
     threshold: u32,
+    /// Patterns of the entries that are transactions from the start; `None` where none can be.
+    transact: Option<Vec<String>>,
     kernel: KernelImage,
     /// Derived rows for functions without a written one.
     rows: Vec<Row<'a>>,
@@ -83,8 +86,8 @@ impl<'a> Workshop<'a> {
         exports.fits(&what, &target.kernel.release)?;
         let kernel = KernelImage::open(&target.kernel.vmlinuz)?;
         let release = target.kernel.release.clone();
-        let (trusted, threshold, rows) = (Vec::new(), 0, Vec::new());
-        Ok(Workshop { release, runtime, exports, domain, trusted, threshold, kernel, rows })
+        let (trusted, threshold, transact, rows) = (Vec::new(), 0, None, Vec::new());
+        Ok(Workshop { release, runtime, exports, domain, trusted, threshold, transact, kernel, rows })
     }
 
     /// Leaves functions with these names unchecked, and takes imports with these names as if they had a rule.
@@ -96,6 +99,12 @@ impl<'a> Workshop<'a> {
     /// are under a rule.
     pub fn wanting(self, threshold: u32) -> Workshop<'a> {
         Workshop { threshold, ..self }
+    }
+
+    /// Prepares the entries of drivers for transactions. Those whose names fit one of the patterns are transactions from
+    /// the start.
+    pub fn transacting(self, patterns: Option<Vec<String>>) -> Workshop<'a> {
+        Workshop { transact: patterns, ..self }
     }
 
     /// Takes derived rows from the text of a file, which `file` names in errors.
@@ -137,7 +146,13 @@ impl<'a> Workshop<'a> {
         let needed = before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
         let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed, self.rows.clone())
             .map_err(|error| HostError::Run(error.to_string()))?;
-        Ok(border(&isolation, &Object::read(&driver.name, &driver.bytes)?))
+        let object = Object::read(&driver.name, &driver.bytes)?;
+        let mut border = border(&isolation, &object);
+        if let Some(patterns) = &self.transact {
+            let selected = |name: &str| patterns.iter().any(|pattern| fits(pattern, name));
+            transact(&mut border, &isolation, &object, &selected);
+        }
+        Ok(border)
     }
 }
 

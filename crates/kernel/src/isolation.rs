@@ -3,8 +3,10 @@
 //! classes. The types of one kernel and its modules resolve them.
 
 mod functions;
+mod operations;
 mod received;
 mod resolve;
+mod transact;
 
 use guardrail_abi::{self as abi, Step};
 use guardrail_binfmt::KernelImage;
@@ -66,6 +68,8 @@ pub struct Isolation<'a> {
     returned: BTreeMap<&'a str, Row<'a>>,
     results: BTreeMap<&'a str, Row<'a>>,
     undos: BTreeMap<&'a str, Row<'a>>,
+    /// What undoes calls in transactions.
+    transact: BTreeMap<&'a str, Row<'a>>,
     /// Structures to which no pointer is remembered.
     passing: BTreeSet<&'a str>,
     /// Functions that undo registrations, with the number of arguments that are noted.
@@ -144,6 +148,7 @@ impl<'a> Isolation<'a> {
             returned: BTreeMap::new(),
             results: BTreeMap::new(),
             undos: BTreeMap::new(),
+            transact: BTreeMap::new(),
             passing: BTreeSet::new(),
             inverses: BTreeMap::new(),
             types: BTreeMap::new(),
@@ -164,6 +169,9 @@ impl<'a> Isolation<'a> {
                 let line = row.line;
                 isolation.add(row).map_err(|what| TableError { file: name.to_owned(), line, what })?;
             }
+        }
+        for row in Kind::Transact.rows() {
+            isolation.transact.extend(row.names.iter().map(|name| (*name, row.clone())));
         }
         Ok(isolation)
     }
@@ -374,33 +382,6 @@ impl<'a> Isolation<'a> {
                 BTreeSet::from([(*first).clone()])
             }
             _ => BTreeSet::new(),
-        }
-    }
-
-    /// Finds the structure of function pointers that a variable is, by its size and by the offsets of
-    /// functions in it. Returns each function's name in the driver with its member. Empty unless exactly one
-    /// structure fits.
-    pub fn operations(&self, size: u64, functions: &[(u64, String)]) -> Vec<(String, Member)> {
-        let structures: BTreeSet<&String> = self.entries.keys().map(|member| &member.structure).collect();
-        let mut found: Vec<Vec<(String, Member)>> = Vec::new();
-        for structure in structures {
-            let Some((btf, id)) = self.structure(structure) else { continue };
-            if btf.size_of(id) != Some(size) {
-                continue;
-            }
-            let members = functions.iter().map(|(offset, function)| {
-                let member = btf.field_at(id, *offset)?;
-                let (start, ty) = btf.member(id, &member)?;
-                let wanted = btf.pointed_proto(ty).filter(|_| start == *offset)?;
-                let own = self.own_proto(function);
-                let fits = own.is_none_or(|own| functions::same(&own, &wanted));
-                fits.then(|| (function.clone(), Member { structure: structure.clone(), member }))
-            });
-            found.extend(members.collect::<Option<Vec<_>>>());
-        }
-        match found.len() {
-            1 => found.remove(0),
-            _ => Vec::new(),
         }
     }
 

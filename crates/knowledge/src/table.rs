@@ -1,5 +1,5 @@
-//! The tables of what kernel functions do: `memory.txt`, `locks.txt`, `dma.txt`, `rights.txt` and `roles.txt` of each
-//! class.
+//! The tables of what kernel functions do: `memory.txt`, `locks.txt`, `dma.txt`, `rights.txt`, `transact.txt` and
+//! `roles.txt` of each class.
 //! `knowledge/README.md` describes the language.
 
 #[cfg(test)]
@@ -21,6 +21,8 @@ pub enum Kind {
     Dma,
     /// The rights of a guarded driver. A row about a function replaces its row about memory.
     Rights,
+    /// How calls are undone that are part of a transaction, or why they need not be.
+    Transact,
     /// What functions are for. `*` at the beginning or the end of a name stands for anything.
     Roles,
 }
@@ -33,6 +35,7 @@ impl Kind {
             Kind::Locks => "locks.txt",
             Kind::Dma => "dma.txt",
             Kind::Rights => "rights.txt",
+            Kind::Transact => "transact.txt",
             Kind::Roles => "roles.txt",
         }
     }
@@ -126,7 +129,7 @@ pub struct Clause<'a> {
     pub after: Option<bool>,
     /// The verb, its operands and its options.
     pub words: Vec<&'a str>,
-    /// The condition behind `if`. Only in `rights.txt`.
+    /// The condition behind `if`. Only in `rights.txt` and `transact.txt`.
     pub when: Option<&'a str>,
 }
 
@@ -148,7 +151,7 @@ impl<'a> Clause<'a> {
 
     fn read(kind: Kind, text: &'a str, params: &[&str]) -> Result<Clause<'a>, String> {
         let mut clause = Clause { after: None, words: text.split_whitespace().collect(), when: None };
-        if kind == Kind::Rights {
+        if matches!(kind, Kind::Rights | Kind::Transact) {
             if let Some((text, when)) = text.split_once(" if ") {
                 clause.words = text.split_whitespace().collect();
                 clause.when = Some(when.trim());

@@ -266,6 +266,17 @@ impl<'a> Resolver<'a> {
             }
             "grant_ref" | "revoke_ref" => reference(effect.verb(), value(1)?),
             "exit" => Action::Exit,
+            "plain" => return Some(()),
+            "defer" => {
+                let sync = ["sync", "synclist"].iter().position(|option| word(1) == Some(option));
+                let sync = sync.map_or(0, |at| at as u32 + 1);
+                Action::Defer { pointer: Value::Const(0), kind: 0, sync }
+            }
+            "save" => Action::Save { pointer: value(1)?, size: value(2)? },
+            "irrevocable" => Action::Irrevocable { settles: false },
+            "settle" => Action::Irrevocable { settles: true },
+            "touch" => Action::Touch,
+            "reverse" => Action::Reverse { inverse: word(1)?.to_owned(), values: self.values(effect)? },
             "undo" => Action::Registers { inverse: word(1)?.to_owned(), values: self.values(effect)? },
             "undone" => {
                 let any = |word: &&&str| **word != "any";
@@ -297,10 +308,10 @@ impl<'a> Resolver<'a> {
     fn add(&mut self, effect: &Clause<'_>, action: Action) -> Option<()> {
         let when = self.when(effect, action.pointer())?;
         let late = match effect.verb() {
-            "grant" | "own" | "grant_fields" | "create_object" | "grant_ref" | "custom" | "undo" => {
-                !self.entry
-            }
+            "grant" | "own" | "grant_fields" | "create_object" | "grant_ref" | "custom" | "undo"
+            | "reverse" => !self.entry,
             "revoke" | "revoke_fields" | "revoke_ref" => self.entry,
+            "irrevocable" => effect.when.is_some(),
             _ => false,
         };
         let late = effect.after.unwrap_or(late) && !matches!(action, Action::Instead { .. });

@@ -153,6 +153,16 @@ const RIGHTS: &[Verb] = &[
     verb("raw", &[Param], &[]),
 ];
 
+const TRANSACT: &[Verb] = &[
+    verb("plain", &[], &[]),
+    verb("defer", &[], &["sync", "synclist"]),
+    optional("reverse", &[Name, Value, Value, Value, Value, Value, Value], 5),
+    verb("save", &[Value, Value], &[]),
+    verb("touch", &[], &[]),
+    verb("irrevocable", &[], &[]),
+    verb("settle", &[], &[]),
+];
+
 const ROLES: &[Verb] = &[
     verb("worker", &[], &[]),
     verb("aftergrace", &[], &[]),
@@ -177,6 +187,7 @@ pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<
         Kind::Locks => (LOCKS, &[]),
         Kind::Dma => (DMA, &[]),
         Kind::Rights => (RIGHTS, MEMORY),
+        Kind::Transact => (TRANSACT, &[]),
         Kind::Roles => (ROLES, &[]),
     };
     let words = &clause.words;

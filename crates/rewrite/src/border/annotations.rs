@@ -2,7 +2,8 @@
 
 use crate::border::{Action, Callee, Entry, Interposition, Step, UNKNOWN_WORDS, Wrapper};
 use crate::engine::object::{Object, reloc};
-use guardrail_kernel::isolation::{Isolation, Member};
+use guardrail_abi as abi;
+use guardrail_kernel::isolation::{Annotation, Isolation, Member};
 use object::elf;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,10 +98,85 @@ pub fn border(isolation: &Isolation<'_>, object: &Object) -> Border {
             pointers: found.pointers,
             kept: found.kept,
             function: found.function,
+            flags: if found.members.iter().any(is_poll) { abi::ENTRY_POLL.into() } else { 0 },
         };
         border.interposition.entries.insert(name, entry);
     }
     border
+}
+
+/// Whether a member holds a poll of NAPI.
+fn is_poll(member: &Member) -> bool {
+    member.structure == "napi_struct" && member.member == "poll"
+}
+
+/// Structures and members of them that hold functions which bind a device to its driver, or take it away.
+const BINDS: [&str; 5] = ["probe", "remove", "disconnect", "connect", "shutdown"];
+/// The structure of functions that save and restore devices, and the members of others that do.
+const POWER: &str = "dev_pm_ops";
+const SAVES: [&str; 6] = ["suspend", "resume", "freeze", "restore", "reset_resume", "reconnect"];
+
+/// Prepares a border for transactions: `selected` says which entries are transactions from the start.
+pub fn transact(
+    border: &mut Border,
+    isolation: &Isolation<'_>,
+    object: &Object,
+    selected: &dyn Fn(&str) -> bool,
+) {
+    let tables = tables(object);
+    let power = tables.iter().filter_map(|(size, pointers)| isolation.members_of(POWER, *size, pointers));
+    let power: BTreeSet<String> = power.flatten().map(|(function, _)| function).collect();
+    let Interposition { imports, callable, entries, transacts, .. } = &mut border.interposition;
+    *transacts = true;
+    for name in callable.keys() {
+        let known = imports.get(name);
+        let of =
+            |list: fn(&Wrapper) -> &Vec<Step>| known.map_or_else(Vec::new, |wrapper| list(wrapper).clone());
+        let rights =
+            Annotation { before: of(|wrapper| &wrapper.before), after: of(|wrapper| &wrapper.after) };
+        let more = isolation.in_transaction(name, &rights);
+        if more.is_empty() {
+            continue;
+        }
+        let shape = isolation.shape(name);
+        let wrapper = imports.entry(name.clone()).or_insert_with(|| Wrapper {
+            stack_words: shape.map_or(UNKNOWN_WORDS, |shape| shape.stack_words),
+            variadic: shape.is_some_and(|shape| shape.variadic),
+            ..Wrapper::default()
+        });
+        // What is deferred is checked now, and is done later.
+        let taken = wrapper.before.iter().position(|step| !requires(&step.action));
+        let at = taken.unwrap_or(wrapper.before.len());
+        wrapper.before.splice(at..at, more.before);
+        wrapper.after.extend(more.after);
+    }
+    let members: BTreeMap<&str, &[Member]> =
+        border.members.iter().map(|(name, members)| (name.as_str(), members.as_slice())).collect();
+    for (name, entry) in entries.iter_mut() {
+        let any = |fits: &dyn Fn(&Member) -> bool| {
+            members.get(name.as_str()).is_some_and(|members| members.iter().any(fits))
+        };
+        let binds = any(&|member| BINDS.contains(&member.member.as_str()));
+        let saves = power.contains(name) || any(&|member| SAVES.contains(&member.member.as_str()));
+        entry.flags |= u32::from(match (binds, saves) {
+            (true, _) => abi::ENTRY_BINDS,
+            (_, true) => abi::ENTRY_POWER,
+            _ if selected(name) => abi::ENTRY_SELECTED,
+            _ => 0,
+        });
+    }
+}
+
+/// Whether an action only requires something.
+fn requires(action: &Action) -> bool {
+    match action {
+        Action::RequireWrite { .. }
+        | Action::RequireObject { .. }
+        | Action::RequireCall { .. }
+        | Action::RequireCalls { .. } => true,
+        Action::Custom { name, .. } => name.starts_with("require_"),
+        _ => false,
+    }
 }
 
 /// The functions that a module imports: what it calls, or jumps to, that is not its own, and functions that it
@@ -131,13 +207,27 @@ fn functions(object: &Object) -> BTreeSet<String> {
 
 /// For functions in variables that are structures of function pointers, the members that hold them.
 fn members(isolation: &Isolation<'_>, object: &Object) -> BTreeMap<String, Vec<Member>> {
+    let mut found: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    for (size, pointers) in tables(object) {
+        for (function, member) in isolation.operations(size, &pointers) {
+            let known = found.entry(function).or_default();
+            if !known.contains(&member) {
+                known.push(member);
+            }
+        }
+    }
+    found
+}
+
+/// Variables that point to functions of the module: their sizes, and the functions by their offsets.
+fn tables(object: &Object) -> Vec<(u64, Vec<(u64, String)>)> {
     let functions: BTreeMap<(usize, u64), &str> = object
         .symbols
         .iter()
         .filter(|symbol| symbol.function() && !symbol.name.is_empty())
         .filter_map(|symbol| Some(((symbol.section()?, symbol.value), symbol.name.as_str())))
         .collect();
-    let mut found: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    let mut found = Vec::new();
     let variables =
         object.symbols.iter().filter(|symbol| symbol.kind() == elf::STT_OBJECT && symbol.size > 0);
     for variable in variables {
@@ -151,14 +241,8 @@ fn members(isolation: &Isolation<'_>, object: &Object) -> BTreeMap<String, Vec<M
                 Some((reloc.offset - variable.value, (*functions.get(&target)?).to_owned()))
             })
             .collect();
-        if pointers.is_empty() {
-            continue;
-        }
-        for (function, member) in isolation.operations(variable.size, &pointers) {
-            let known = found.entry(function).or_default();
-            if !known.contains(&member) {
-                known.push(member);
-            }
+        if !pointers.is_empty() {
+            found.push((variable.size, pointers));
         }
     }
     found

@@ -39,6 +39,8 @@ pub(super) struct Data {
     symbol: usize,
     bytes: Vec<u8>,
     relocs: Vec<Reloc>,
+    /// Offsets of the descriptions of entries.
+    entries: Vec<u64>,
     /// Offsets of the names that are written already.
     names: BTreeMap<String, u64>,
     /// Offsets of the lists of fields that are written already.
@@ -65,12 +67,13 @@ impl Data {
         self.symbol
     }
 
-    /// Puts the section into the object.
-    pub fn finish(mut self, object: &mut Object) {
-        let Some(section) = object.symbols[self.symbol].section() else { return };
+    /// Puts the section into the object; returns the offsets of the descriptions of entries.
+    pub fn finish(mut self, object: &mut Object) -> Vec<u64> {
+        let Some(section) = object.symbols[self.symbol].section() else { return self.entries };
         self.relocs.sort_by_key(|reloc| reloc.offset);
         object.sections[section].content = crate::engine::object::Content::Bytes(self.bytes);
         object.sections[section].relocs = self.relocs;
+        self.entries
     }
 
     /// Appends so many zeros, aligned; returns their offset.
@@ -117,8 +120,15 @@ impl Data {
         at as u64
     }
 
-    /// Adds an action of a function; returns its offset.
-    pub fn action(&mut self, function: &str, side: Side, step: &Step, of_entry: bool) -> Result<u64> {
+    /// Adds an action of a function; returns its offset. `import` is the symbol of the function that is called.
+    pub fn action(
+        &mut self,
+        function: &str,
+        side: Side,
+        step: &Step,
+        of_entry: bool,
+        import: usize,
+    ) -> Result<u64> {
         use layout::action as row;
         let at = self.room(row::BYTES);
         let action = &step.action;
@@ -176,6 +186,10 @@ impl Data {
             let inverse = self.name(inverse);
             self.point(at + row::INVERSE, inverse);
         }
+        if let Action::Defer { .. } = action {
+            let offset = (at + row::TARGET) as u64;
+            self.relocs.push(Reloc { offset, kind: reloc::ABS64, symbol: import, addend: 0 });
+        }
         let name = self.name(function);
         self.point(at + row::FUNCTION, name);
         Ok(at as u64)
@@ -185,10 +199,12 @@ impl Data {
     pub fn entry(&mut self, function: &str, entry: &Entry) -> u64 {
         use layout::entry as row;
         let at = self.room(row::BYTES);
-        let flags = if entry.callers_stack { abi::ENTRY_CALLERS_STACK } else { 0 };
-        for (offset, number) in [(row::DOMAIN, self.domain), (row::FLAGS, flags)] {
-            self.put(at + offset, &u32::from(number).to_le_bytes());
+        let stack = if entry.callers_stack { abi::ENTRY_CALLERS_STACK } else { 0 };
+        let flags = u32::from(stack) | entry.flags;
+        for (offset, number) in [(row::DOMAIN, self.domain.into()), (row::FLAGS, flags)] {
+            self.put(at + offset, &number.to_le_bytes());
         }
+        self.entries.push(at as u64);
         self.put(at + row::DEAD, &entry.dead.to_le_bytes());
         for (offset, arguments) in [(row::POINTERS, &entry.pointers), (row::KEPT, &entry.kept)] {
             let words = arguments.iter().filter_map(|&argument| argument_word(function, argument).ok());

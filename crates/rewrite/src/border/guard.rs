@@ -131,6 +131,7 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
     pointer(row::NAME as u64, own, bytes.len() as i64);
     bytes.extend(name.as_bytes());
     bytes.push(0);
+    list_entries(&mut bytes, &mut relocs, own, callable.transacts);
     relocs.sort_by_key(|reloc| reloc.offset);
     object.sections.push(Section::new(SECTION, elf::SHF_ALLOC, bytes, relocs));
     depend(object);
@@ -139,6 +140,24 @@ pub fn describe(object: &mut Object, named: &Named<'_>, border: &Interposition) 
     // Programs that make an initramfs take along the files that modules in it name so.
     object.note("firmware", &format!("{}/{}", abi::FIRMWARE, abi::certified(name)));
     Ok((done, grade))
+}
+
+/// Adds the list of entries that can be transactions to a description with this symbol. The entries are described in another
+/// section: its symbol, and their offsets.
+fn list_entries(bytes: &mut Vec<u8>, relocs: &mut Vec<Reloc>, own: usize, entries: (usize, Vec<u64>)) {
+    use layout::module::{N_TRANSACTS, TRANSACTS};
+    let (data, offsets) = entries;
+    let mut pointer = |offset: usize, symbol: usize, addend: usize| {
+        let (offset, addend) = (offset as u64, addend as i64);
+        relocs.push(Reloc { offset, kind: reloc::ABS64, symbol, addend });
+    };
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    pointer(TRANSACTS, own, bytes.len());
+    bytes[N_TRANSACTS..N_TRANSACTS + 8].copy_from_slice(&(offsets.len() as u64).to_le_bytes());
+    for at in offsets {
+        pointer(bytes.len(), data, at as usize);
+        bytes.resize(bytes.len() + 8, 0);
+    }
 }
 
 /// How much of the module is under a rule. A function counts only if it is so at each of its calls.

@@ -63,6 +63,8 @@ pub struct Entry {
     pub kept: Vec<u8>,
     /// The number of the type of functions by which it has to be called; 0 where a call brings it nothing.
     pub function: u32,
+    /// What it is to transactions (`GUARDRAIL_ENTRY_…`).
+    pub flags: u32,
 }
 
 /// A function that the module imports.
@@ -88,6 +90,8 @@ pub struct Interposition {
     pub entries: BTreeMap<String, Entry>,
     /// For functions of the module that are not in `entries`.
     pub default_entry: Entry,
+    /// Whether its entries can be transactions.
+    pub transacts: bool,
 }
 
 impl Default for Interposition {
@@ -99,6 +103,7 @@ impl Default for Interposition {
             callable: BTreeMap::new(),
             entries: BTreeMap::new(),
             default_entry,
+            transacts: false,
         }
     }
 }

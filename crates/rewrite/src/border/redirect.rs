@@ -54,13 +54,15 @@ pub(crate) struct Import {
     pub proto: u32,
 }
 
-/// What the module may call by pointer.
+/// What the module may call by pointer, and how it is called.
 #[derive(Default)]
 pub(crate) struct Callable {
     /// Symbols of the thunks of its own functions, each with the number of the type of functions by which it is called.
     pub targets: Vec<(usize, u32)>,
     /// Functions and variables that it imports.
     pub imports: Vec<Import>,
+    /// The symbol of the section with the descriptions of entries that can be transactions, and their offsets.
+    pub transacts: (usize, Vec<u64>),
 }
 
 /// What is to be redirected.
@@ -138,7 +140,9 @@ pub(crate) fn interpose(
             done.entries.push(name);
         }
     }
-    data.finish(object);
+    let symbol = data.symbol();
+    let descriptions = data.finish(object);
+    callable.transacts = (symbol, if what.transacts { descriptions } else { Vec::new() });
     Ok((done, callable))
 }
 
@@ -220,6 +224,12 @@ fn find(
         let wrapper = what.imports.get(&symbol.name).filter(|_| symbol.undefined())?;
         (!wrapper.before.is_empty() || !wrapper.after.is_empty()).then_some(&symbol.name)
     };
+    // No right depends on what is done for transactions alone.
+    let ruled = |name: &String| {
+        let wrapper = &what.imports[name];
+        let steps = wrapper.before.iter().chain(&wrapper.after);
+        steps.clone().any(|step| !step.action.transacts()).then(|| name.clone())
+    };
     // A function of which only the address is taken has a thunk as well.
     for import in imports(object, what) {
         if let Some(name) = wrapped(import.function) {
@@ -243,7 +253,7 @@ fn find(
                         }
                     } else if let Some(name) = wrapped(reloc.symbol) {
                         if insn.fixed {
-                            found.missed.insert(name.clone());
+                            found.missed.extend(ruled(name));
                         } else {
                             found
                                 .branches
@@ -256,7 +266,7 @@ fn find(
             }
         } else if section.exec() {
             let missed = section.relocs.iter().filter_map(|reloc| wrapped(reloc.symbol));
-            found.missed.extend(missed.cloned());
+            found.missed.extend(missed.filter_map(ruled));
         } else if !tables::is_table(section) && section.name != tables::THIS {
             let exports = section.name.starts_with(EXPORTS);
             for (number, reloc) in section.relocs.iter().enumerate() {

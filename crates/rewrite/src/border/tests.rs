@@ -104,6 +104,7 @@ fn border() -> Interposition {
             pointers: vec![1, 6],
             kept: vec![6],
             function: 7,
+            flags: 0,
         },
     );
     border

@@ -4,7 +4,7 @@
 
 use super::data::{Data, Side};
 use super::{Action, Entry, Step, Value, When, Wrapper};
-use crate::engine::emit::{Assembly, JMP, JNE, JS, Returns, go, plain, relative, relative_operand};
+use crate::engine::emit::{Assembly, JMP, JNE, JS, Returns, go, per_cpu, plain, relative, relative_operand};
 use crate::engine::object::Object;
 use crate::engine::patch::Op;
 use crate::error::{Result, refused};
@@ -31,6 +31,14 @@ pub(super) struct Thunks<'a> {
     code: Assembly,
     /// Whether the kernel may count calls, in the room in front of functions.
     rooms: bool,
+}
+
+/// An action that is written down.
+#[derive(Clone)]
+struct Row {
+    /// Its offset in the data.
+    at: u64,
+    step: Step,
 }
 
 impl<'a> Thunks<'a> {
@@ -60,12 +68,51 @@ impl<'a> Thunks<'a> {
         self.code.function(&format!("guardrail_call_{name}"));
         // Calls by pointer lead here as well.
         self.add(Ok(Instruction::with(Code::Endbr64)))?;
-        self.pass_skbs(import, wrapper)?;
+        let before = self.rows(&name, Side::Before, &wrapper.before, import)?;
+        let after = self.rows(&name, Side::After, &wrapper.after, import)?;
+        if before.iter().chain(&after).any(|row| row.step.action.transacts()) {
+            self.outside(import, wrapper, &before, &after)?;
+        }
+        self.body(import, wrapper, &before, &after)
+    }
+
+    /// Writes down the actions of a call.
+    fn rows(&mut self, name: &str, side: Side, steps: &[Step], import: usize) -> Result<Vec<Row>> {
+        let row = |step: &Step| {
+            Ok(Row { at: self.data.action(name, side, step, false, import)?, step: step.clone() })
+        };
+        steps.iter().map(row).collect()
+    }
+
+    /// Emits what is done while no transaction is under way on the CPU: what else follows is for transactions.
+    fn outside(&mut self, import: usize, wrapper: &Wrapper, before: &[Row], after: &[Row]) -> Result<()> {
+        let transacting = self.object.import(symbol::TRANSACTING);
+        let compare = Instruction::with2(Code::Cmp_rm32_imm8, per_cpu(), 0);
+        self.code.add([relative(compare, transacting, 0)?]);
+        let inside = self.code.jump(&JNE);
+        let usual = |rows: &[Row]| -> Vec<Row> {
+            rows.iter().filter(|row| !row.step.action.transacts()).cloned().collect()
+        };
+        let (before, after) = (usual(before), usual(after));
+        if before.is_empty() && after.is_empty() {
+            self.code.add([go(import, true)]);
+            self.code.stop();
+        } else {
+            self.body(import, wrapper, &before, &after)?;
+        }
+        self.code.land(inside, self.code.here());
+        self.deeper(0);
+        Ok(())
+    }
+
+    /// Performs actions around a call of a function of the kernel.
+    fn body(&mut self, import: usize, wrapper: &Wrapper, before: &[Row], after: &[Row]) -> Result<()> {
+        self.pass_skbs(import, wrapper, before, after)?;
         self.keep(CALL, 0)?;
         let mut instead = Vec::new();
-        for step in &wrapper.before {
-            self.action(&name, Side::Before, step, 0)?;
-            if matches!(step.action, Action::Instead { .. }) {
+        for row in before {
+            self.perform(row, 0)?;
+            if matches!(row.step.action, Action::Instead { .. } | Action::Defer { .. }) {
                 instead.push(self.unless_zero()?);
             }
         }
@@ -74,7 +121,7 @@ impl<'a> Thunks<'a> {
             // This is the number of vector registers.
             self.add(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX))?;
         }
-        if wrapper.after.is_empty() && instead.is_empty() {
+        if after.is_empty() && instead.is_empty() {
             self.shrink(CALL)?;
             self.code.add([go(import, true)]);
             self.code.stop();
@@ -84,8 +131,8 @@ impl<'a> Thunks<'a> {
             for jump in instead {
                 self.code.land(jump, self.code.here());
             }
-            for step in &wrapper.after {
-                self.action(&name, Side::After, step, 0)?;
+            for row in after {
+                self.perform(row, 0)?;
             }
             self.give_back(CALL, 0)?;
         }
@@ -108,7 +155,7 @@ impl<'a> Thunks<'a> {
         let refusal = self.unless_zero()?;
         let mut failures = Vec::new();
         for step in &entry.before {
-            self.action(name, Side::Before, step, RECORD)?;
+            self.action(name, Side::Before, step)?;
             failures.push(self.unless_zero()?);
         }
         self.reload(RECORD)?;
@@ -116,18 +163,24 @@ impl<'a> Thunks<'a> {
         self.keep_result(RECORD)?;
         let after = self.code.here();
         for step in &entry.after {
-            self.action(name, Side::After, step, RECORD)?;
+            self.action(name, Side::After, step)?;
         }
         self.stack_pointer(Register::RDI, 0)?;
         self.runtime(symbol::LEAVE);
         let out = self.code.here();
         self.give_back(whole, RECORD)?;
-        // The function was not entered (the sign of the result shows it), or was entered and is ended from
-        // within.
+        // The function was not entered (the sign of the result shows it), or was ended from within.
         self.code.land(refusal, self.code.here());
         self.deeper(whole);
         let refused = self.code.jump(&JS);
         self.code.land(refused, out);
+        // The runtime has set the result of an entry that it has ended.
+        let back = self.code.jump(&JMP);
+        self.code.land(back, after);
+        self.code.stop();
+        if failures.is_empty() {
+            return Ok(());
+        }
         for jump in failures {
             self.code.land(jump, self.code.here());
         }
@@ -142,9 +195,9 @@ impl<'a> Thunks<'a> {
 
     /// Emits the fast path for functions that only require that arguments are packets. The table alone mostly
     /// proves that, and the call is made at once.
-    fn pass_skbs(&mut self, import: usize, wrapper: &Wrapper) -> Result<()> {
-        let skbs: Option<Vec<Register>> = wrapper.before.iter().map(skb).collect();
-        let Some(skbs) = skbs.filter(|skbs| !skbs.is_empty() && wrapper.after.is_empty()) else {
+    fn pass_skbs(&mut self, import: usize, wrapper: &Wrapper, before: &[Row], after: &[Row]) -> Result<()> {
+        let skbs: Option<Vec<Register>> = before.iter().map(|row| skb(&row.step)).collect();
+        let Some(skbs) = skbs.filter(|skbs| !skbs.is_empty() && after.is_empty()) else {
             return Ok(());
         };
         if wrapper.variadic {
@@ -155,7 +208,7 @@ impl<'a> Thunks<'a> {
         for register in skbs {
             self.add(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, register))?;
             self.add(Instruction::with2(Code::Ror_rm64_imm8, Register::RAX, abi::SLOT_SHIFT))?;
-            let add = Instruction::with2(Code::Add_r64_rm64, Register::RAX, relative_operand());
+            let add = Instruction::with2(Code::Add_r64_rm64, Register::RAX, per_cpu());
             self.code.add([relative(add, table, 0)?]);
             let at = self.code.here();
             let place = MemoryOperand::with_base(Register::RAX);
@@ -236,12 +289,17 @@ impl<'a> Thunks<'a> {
         })
     }
 
+    /// Performs an action of an entry.
+    fn action(&mut self, function: &str, side: Side, step: &Step) -> Result<()> {
+        let at = self.data.action(function, side, step, true, 0)?;
+        self.perform(&Row { at, step: step.clone() }, RECORD)
+    }
+
     /// Performs an action; the call is `at` bytes above the stack pointer.
-    fn action(&mut self, function: &str, side: Side, step: &Step, at: i64) -> Result<()> {
-        let offset = self.data.action(function, side, step, at == RECORD)?;
-        self.code.add([relative(lea(Register::RDI), self.data.symbol(), offset as i64)?]);
+    fn perform(&mut self, row: &Row, at: i64) -> Result<()> {
+        self.code.add([relative(lea(Register::RDI), self.data.symbol(), row.at as i64)?]);
         self.stack_pointer(Register::RSI, at)?;
-        self.runtime(&step.action.function());
+        self.runtime(&row.step.action.function());
         Ok(())
     }
 

@@ -64,6 +64,11 @@ pub fn relative_operand() -> MemoryOperand {
     MemoryOperand::with_base_displ(Register::RIP, 0)
 }
 
+/// The variable of a CPU, relative to the instruction.
+pub fn per_cpu() -> MemoryOperand {
+    MemoryOperand { segment_prefix: Register::GS, ..relative_operand() }
+}
+
 /// `call` of a symbol, or `jmp` with `tail`.
 pub fn go(symbol: usize, tail: bool) -> Op {
     go_to(symbol, 0, tail)

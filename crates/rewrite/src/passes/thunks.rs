@@ -17,11 +17,13 @@ use std::collections::BTreeMap;
 pub const SECTION: &str = ".text.guardrail";
 /// The name of the thunk for loops.
 pub const LOOP: &str = "guardrail_loop";
+/// The name of the thunk for ports.
+const PORT: &str = "guardrail_port";
 /// The section of the thunks that log events.
 pub const EVENTS: &str = ".text.guardrail.events";
 /// The runtime's functions. The first three want an address, a size, the domain, and where the check is.
-/// The fourth and the sixth have no size, and the fifth no address either.
-const SLOW: [&str; 7] = [
+/// The fourth and the sixth have no size, and the fifth and the last no address either.
+const SLOW: [&str; 8] = [
     symbol::WRITE_SLOW,
     symbol::RANGE_SLOW,
     symbol::PERCPU_SLOW,
@@ -29,6 +31,7 @@ const SLOW: [&str; 7] = [
     symbol::LOOP_SLOW,
     symbol::FRAME_SLOW,
     symbol::BEYOND_SLOW,
+    symbol::PORT_SLOW,
 ];
 
 /// Registers that a call may change.
@@ -57,6 +60,8 @@ pub enum Ask {
     Call(Register),
     /// Whether this loop never ends.
     Loop,
+    /// A port is written to.
+    Port,
     /// Whether the kernel holds anything of the stack frame that ends at the address in a register.
     Frame(Register),
     /// A store of so many bytes at the address in a register lies outside of the variable that it names.
@@ -75,6 +80,7 @@ impl Ask {
             Ask::PerCpu(register, size) => format!("guardrail_percpu_{size}_{register:?}"),
             Ask::Call(register) => format!("guardrail_icall_{register:?}"),
             Ask::Loop => LOOP.to_owned(),
+            Ask::Port => PORT.to_owned(),
             Ask::Frame(register) => format!("guardrail_frame_{register:?}"),
             Ask::Beyond(register, size) => format!("guardrail_beyond_{size}_{register:?}"),
             Ask::Event(event, Some(register), size) => format!("guardrail_event_{event}_{size}_{register:?}"),
@@ -186,6 +192,7 @@ impl Thunks {
             Ask::Loop => (4, domain, Register::EDI),
             Ask::Frame(_) => (5, domain, Register::ESI),
             Ask::Beyond(..) => (6, domain, Register::EDX),
+            Ask::Port => (7, domain, Register::EDI),
             Ask::Event(event, ..) | Ask::Elements(event, ..) => (0, event.into(), Register::EDX),
         };
         ops.push(number(argument, last)?);

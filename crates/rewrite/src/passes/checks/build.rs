@@ -1,6 +1,6 @@
 //! The instructions of checks.
 
-use crate::engine::emit::{JA, JE, JMP, JNE, JS, Operand, plain, relative, relative_operand};
+use crate::engine::emit::{JA, JE, JMP, JNE, JS, Operand, per_cpu, plain, relative, relative_operand};
 use crate::engine::patch::{Label, Op, Patch};
 use crate::error::Result;
 use crate::passes::asks::{Asks, Built, NOTE, Saved};
@@ -41,6 +41,8 @@ pub struct Builder<'a> {
     pub loops: usize,
     /// The symbol of the number of objects on stacks that the kernel holds.
     pub frames: usize,
+    /// The symbol of the number of transactions on the CPU.
+    pub transacting: usize,
     /// The protection domain of the module, from 1 to 14.
     pub domain: u8,
     /// Asks the runtime where a check does not pass.
@@ -131,8 +133,7 @@ impl Builder<'_> {
     /// Counts where a loop begins anew and no flags are needed. Once in many rounds it asks the runtime
     /// whether the loop ever ends.
     pub fn turn(&mut self) -> Result<Built> {
-        let counter = MemoryOperand { segment_prefix: Register::GS, ..relative_operand() };
-        let count = Instruction::with1(Code::Dec_rm32, counter);
+        let count = Instruction::with1(Code::Dec_rm32, per_cpu());
         let before = vec![relative(count, self.loops, 0)?, Op::Jump(JS.into(), Label::Out)];
         self.round(before)
     }
@@ -168,6 +169,21 @@ impl Builder<'_> {
         })?;
         out.push(Op::Jump(JMP.into(), Label::Next));
         Ok(Built { patch: Patch { before, out }, saved: !saved.is_empty(), flags: false })
+    }
+
+    /// Tells the runtime of a write to a port where a transaction is under way.
+    pub fn port(&mut self) -> Result<Built> {
+        if self.asks.needed.has_flags() {
+            return self.asks.ask(Ask::Port);
+        }
+        let compare = Instruction::with2(Code::Cmp_rm32_imm8, per_cpu(), 0);
+        let before = vec![relative(compare, self.transacting, 0)?, Op::Jump(JNE.into(), Label::Out)];
+        let site = self.asks.site;
+        let mut out = self.asks.around(&[], false, |thunks, _| {
+            Ok(vec![thunks.call(Ask::Port)?, Op::Jump(NOTE.into(), Label::Site(site))])
+        })?;
+        out.push(Op::Jump(JMP.into(), Label::Next));
+        Ok(Built { patch: Patch { before, out }, saved: false, flags: false })
     }
 
     /// A check that passes in line, or asks the runtime out of line.
@@ -267,7 +283,7 @@ impl Builder<'_> {
                 ops.push(shift(Code::Shr_rm64_imm8, SLOT_SHIFT)?);
             }
         }
-        let place = Instruction::with2(Code::Add_r64_rm64, scratch, relative_operand());
+        let place = Instruction::with2(Code::Add_r64_rm64, scratch, per_cpu());
         ops.push(relative(place, self.table, 0)?);
         let wanted = u32::from(abi::tag(self.domain, right));
         for &(from, count) in compares {

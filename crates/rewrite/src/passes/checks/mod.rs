@@ -4,7 +4,7 @@
 //! ```text
 //!     lea   <operand>, %r            # a register whose value nobody needs
 //!     ror   $3, %r                   # of 8 bytes; see below
-//!     add   guardrail_table(%rip), %r
+//!     add   %gs:guardrail_table, %r
 //!     cmpb  $<domain, write>, (%r)   # faults where the table is not populated: goes on at out
 //!     jne   out
 //! site: <store>
@@ -62,7 +62,7 @@ use crate::error::{Result, RewriteError};
 use crate::passes::asks::{Asks, Built};
 use crate::passes::thunks::{self, Ask, Thunks};
 use guardrail_abi::symbol;
-use iced_x86::InstructionInfoFactory;
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic};
 use std::collections::BTreeSet;
 
 /// The field of `.modinfo` with the functions that were left as they are.
@@ -113,6 +113,8 @@ pub struct Stores {
     pub recursive: usize,
     /// Places where a function frees a stack frame that holds something whose address was taken.
     pub frames: usize,
+    /// Writes to ports, of which transactions have to know.
+    pub ports: usize,
 }
 
 impl Stores {
@@ -152,6 +154,8 @@ pub struct Checks {
     loops: usize,
     /// The symbol of the number of objects on stacks that the kernel holds.
     frames: usize,
+    /// The symbol of the number of transactions on the CPU.
+    transacting: usize,
     thunks: Thunks,
     /// Functions that may come to call themselves, by their first instruction.
     recursive: BTreeSet<At>,
@@ -181,6 +185,7 @@ impl Checks {
             table: 0,
             loops: 0,
             frames: 0,
+            transacting: 0,
             thunks: Thunks::default(),
             recursive: BTreeSet::new(),
             guarded: None,
@@ -233,6 +238,9 @@ impl Pass for Checks {
         self.table = object.import(symbol::TABLE);
         self.loops = object.import(symbol::LOOPS);
         self.frames = object.import(symbol::FRAMES);
+        if self.interposition.transacts {
+            self.transacting = object.import(symbol::TRANSACTING);
+        }
         self.recursive = recursion::recursive(object, &codes);
         self.thunks = Thunks::new(object, self.domain);
         Ok(())
@@ -277,6 +285,12 @@ impl Pass for Checks {
             let insn = view.insn(number);
             let info = info.info(&insn.insn);
             groups.reached(view.flow, view.code.section, number);
+            if self.interposition.transacts && writes_port(&insn.insn) && !insn.fixed {
+                self.stores.ports += 1;
+                groups.end();
+                let built = self.builder(view, number).port()?;
+                patches.push((number, self.stores.built(built)));
+            }
             let access = access(view, number, insn, info)?;
             if let Access::Store(operand, size) = access
                 && size.is_power_of_two()
@@ -289,7 +303,15 @@ impl Pass for Checks {
                     let built = self.builder(view, number).inside(operand, size, &element)?;
                     patches.push((number, self.stores.built(built)));
                 }
+                // A transaction logs atomic additions by what they add, so each must follow its own question.
+                let alone = self.interposition.transacts && insn.insn.has_lock_prefix();
+                if alone {
+                    groups.end();
+                }
                 groups.store(Store { number, operand, size });
+                if alone {
+                    groups.end();
+                }
             } else if let Some(patch) = self.alone(view, number, access)? {
                 patches.push((number, patch));
             }
@@ -344,11 +366,16 @@ fn heads(view: &FunctionView<'_>) -> BTreeSet<u32> {
     back.filter(counts).collect()
 }
 
+fn writes_port(insn: &Instruction) -> bool {
+    use Mnemonic::{Out, Outsb, Outsd, Outsw};
+    matches!(insn.mnemonic(), Out | Outsb | Outsd | Outsw)
+}
+
 impl Checks {
     fn builder(&mut self, view: &FunctionView<'_>, number: u32) -> Builder<'_> {
-        let needed = view.needed(number);
-        let asks = Asks { thunks: &mut self.thunks, needed, site: number };
-        Builder { table: self.table, loops: self.loops, frames: self.frames, domain: self.domain, asks }
+        let Checks { table, loops, frames, transacting, domain, .. } = *self;
+        let asks = Asks { thunks: &mut self.thunks, needed: view.needed(number), site: number };
+        Builder { table, loops, frames, transacting, domain, asks }
     }
 
     /// One look for several stores, before the first of them.

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Logging a store that is about to happen. An atomic operation may change what others change at the same time, so the
+ * difference is logged where the instruction states it, and else what was there.
+ */
+#include <linux/uaccess.h>
+
+#include "base/address.h"
+#include "domain/entry.h"
+#include "domain/inject.h"
+#include "transact/device.h"
+#include "transact/transaction.h"
+
+/* The most bytes of a payload. */
+#define MOST_BYTES 1024
+
+/* Finds what an instruction with a lock prefix adds to memory; 0 where it does not state that. */
+static long added(unsigned long ip, unsigned long n)
+{
+	u8 code[16], rex = 0, *op = code, modrm;
+	long number;
+
+	if ((n != 4 && n != 8) || copy_from_kernel_nofault(code, (void *)ip, sizeof(code)) || *op++ != 0xf0)
+		return 0;
+	if ((*op & 0xf0) == 0x40)
+		rex = *op++;
+	modrm = op[1];
+	if (op[0] == 0xff)
+		return (modrm >> 3 & 7) == 0 ? 1 : (modrm >> 3 & 7) == 1 ? -1 : 0;
+	if ((op[0] != 0x81 && op[0] != 0x83) || ((modrm >> 3 & 7) != 0 && (modrm >> 3 & 7) != 5))
+		return 0;
+	/* The number stands behind the operand: a byte for its registers, and its displacement. */
+	op += 2 + ((modrm & 7) == 4 && modrm >> 6 != 3) + (modrm >> 6 == 1 ? 1 : modrm >> 6 == 2 || (modrm & 0xc7) == 5 ? 4 : 0);
+	if (op + 4 > code + sizeof(code))
+		return 0;
+	number = code[1 + !!rex] == 0x83 ? (s8)*op : *(s32 *)op;
+	return (modrm >> 3 & 7) == 5 ? -number : number;
+}
+
+static void log_bytes(struct guardrail_transaction *tx, unsigned long p, unsigned long n)
+{
+	while (n) {
+		struct guardrail_mark mark = { .p = p, .bytes = min_t(unsigned long, n, MOST_BYTES), .kind = GUARDRAIL_LOGGED_BYTES };
+
+		guardrail_transact_note(tx, &mark, (void *)p);
+		p += mark.bytes;
+		n -= mark.bytes;
+	}
+}
+
+void guardrail_transact_store(unsigned long addr, unsigned long n, unsigned long ip)
+{
+	struct guardrail_transaction *tx = guardrail_transaction();
+	struct guardrail_mark mark = { .p = addr, .bytes = sizeof(long), .kind = GUARDRAIL_LOGGED_ADDED };
+	enum guardrail_seen seen;
+	long difference;
+
+	if (!tx || addr < KERNEL_HALF || !n)
+		return;
+	/* The entry's own part of the stack is gone when it has ended. */
+	if (addr >= current_stack_pointer && addr < (unsigned long)tx->record)
+		return;
+	seen = guardrail_device_sees(tx->domain, addr);
+	if (seen)
+		tx->touched = true;
+	if (seen == GUARDRAIL_SEEN_REGISTERS)
+		return;
+	tx->stores++;
+	guardrail_injected_store(tx->domain, ip);
+	difference = added(ip, n);
+	if (!difference) {
+		log_bytes(tx, addr, n);
+		return;
+	}
+	/* Such words are aligned. The lowest bit of the address is free to say how wide this one is. */
+	mark.p |= n == 8;
+	guardrail_transact_note(tx, &mark, &difference);
+}
+
+void guardrail_transact_note(struct guardrail_transaction *tx, const struct guardrail_mark *mark, const void *payload)
+{
+	void *room = guardrail_log_add(&tx->log, mark);
+
+	if (room)
+		memcpy(room, payload, mark->bytes);
+	else
+		guardrail_transact_irrevocable(tx, "its log has no room left", NULL);
+}
+
+void guardrail_transact_owned(u32 domain, unsigned long p, unsigned long size, u32 kind)
+{
+	const struct guardrail_mark mark = { .p = p, .bytes = sizeof(struct guardrail_logged_owned), .kind = GUARDRAIL_LOGGED_OWNED };
+	const struct guardrail_logged_owned owned = { .kind = kind, .size = size };
+	struct guardrail_transaction *tx = guardrail_transaction();
+
+	if (!tx || tx->domain != domain)
+		return;
+	guardrail_transact_note(tx, &mark, &owned);
+	tx->calls++;
+}
+
+void guardrail_transact_irrevocable(struct guardrail_transaction *tx, const char *what, const char *why)
+{
+	if (tx->irrevocable)
+		return;
+	tx->irrevocable = what;
+	tx->why = why;
+}
+
+bool guardrail_transact_defer(struct guardrail_transaction *tx, const struct guardrail_deferred *call)
+{
+	const struct guardrail_mark mark = { .p = call->p, .bytes = sizeof(*call), .kind = GUARDRAIL_LOGGED_DEFERRED };
+	struct guardrail_deferred *deferred = guardrail_log_add(&tx->log, &mark);
+
+	if (!deferred)
+		return false;
+	*deferred = *call;
+	deferred->next = NULL;
+	if (tx->last)
+		tx->last->next = deferred;
+	else
+		tx->first = deferred;
+	tx->last = deferred;
+	return true;
+}
