@@ -572,8 +572,10 @@ EXPORT_SYMBOL_GPL(guardrail_do_require_calls);
 
 int guardrail_do_exit(const struct guardrail_action *action, struct guardrail_call *call)
 {
-	if (guardrail_applies(action, call))
-		guardrail_forget_task();
+	if (!guardrail_applies(action, call))
+		return 0;
+	guardrail_transact_abandon();
+	guardrail_forget_task();
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_exit);

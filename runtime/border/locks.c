@@ -11,6 +11,7 @@
 #include "domain/locks.h"
 #include "domain/sound.h"
 #include "domain/unwind.h"
+#include "transact/transaction.h"
 
 static int changes(const struct guardrail_action *action, struct guardrail_call *call, u32 kind, bool taken)
 {
@@ -60,6 +61,8 @@ static int given(const struct guardrail_action *action, struct guardrail_call *c
 		guardrail_refuse(action, call, "release of a lock at", p, "a lock that nobody has taken", "one that is taken");
 	if (p)
 		require_sound(action, call, p, kind);
+	if (is_transacting())
+		guardrail_transact_released();
 	return changes(action, call, kind, false);
 }
 

@@ -14,9 +14,12 @@ int guardrail_do_irrevocable(const struct guardrail_action *action, struct guard
 
 	if (!tx || !applies(action, call) || (action->to && !tx->first))
 		return 0;
+	/* While it can still be undone. */
+	if (tx->doomed)
+		guardrail_unwind(tx->domain);
 	guardrail_transact_irrevocable(tx, action->to ? "for which calls were made that had been put off" : "which nothing undoes", action->function);
 	if (action->to)
-		guardrail_transact_make(tx);
+		guardrail_transact_make(tx, action->to == 2);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_irrevocable);
@@ -42,10 +45,17 @@ EXPORT_SYMBOL_GPL(guardrail_port_slow);
 
 int guardrail_do_save(const struct guardrail_action *action, struct guardrail_call *call)
 {
+	struct guardrail_transaction *tx = guardrail_transaction();
+	struct guardrail_mark mark = { .kind = GUARDRAIL_LOGGED_SAVED };
 	unsigned long p, n;
 
-	if (range_of(action, call, &p, &n))
-		guardrail_transact_store(p, n, 0);
+	if (!tx || !range_of(action, call, &p, &n))
+		return 0;
+	if (guardrail_check_object(action->domain, p, GUARDRAIL_TYPE_SKB))
+		mark.kind = GUARDRAIL_LOGGED_PACKET;
+	mark.p = p;
+	mark.bytes = min_t(unsigned long, n, GUARDRAIL_LOG_BYTES);
+	guardrail_transact_note(tx, &mark, (void *)p);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_save);
@@ -61,6 +71,23 @@ static bool is_deferred(const struct guardrail_transaction *tx, unsigned long p)
 	return false;
 }
 
+/*
+ * The driver reads what the device has written, though the mapping ends later: then the kernel must not copy anything any
+ * more.
+ */
+static void sync(bool is_list, unsigned long *args)
+{
+	struct device *dev = (struct device *)args[0];
+
+	if (args[4] & DMA_ATTR_SKIP_CPU_SYNC)
+		return;
+	if (is_list)
+		dma_sync_sg_for_cpu(dev, (struct scatterlist *)args[1], args[2], args[3]);
+	else
+		dma_sync_single_for_cpu(dev, args[1], args[2], args[3]);
+	args[4] |= DMA_ATTR_SKIP_CPU_SYNC;
+}
+
 int guardrail_do_defer(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	struct guardrail_transaction *tx = guardrail_transaction();
@@ -74,13 +101,11 @@ int guardrail_do_defer(const struct guardrail_action *action, struct guardrail_c
 	if (action->type && !ZERO_OR_NULL_PTR((void *)deferred.p) &&
 	    (!guardrail_check_owner(action->domain, deferred.p, action->type, NULL) || is_deferred(tx, deferred.p)))
 		guardrail_refuse(action, call, "release of memory at", deferred.p, "no right to it any more", "owner");
-	/* The driver reads what the device has written, though the mapping ends later. */
-	if (action->to == 1)
-		dma_sync_single_for_cpu((struct device *)call->args[0], call->args[1], call->args[2], call->args[3]);
-	else if (action->to == 2)
-		dma_sync_sg_for_cpu((struct device *)call->args[0], (struct scatterlist *)call->args[1], call->args[2], call->args[3]);
+	deferred.packet = action->to == 3;
 	deferred.call = guardrail_find_import(action->domain, action->target);
 	memcpy(deferred.args, call->args, sizeof(deferred.args));
+	if (action->to == 1 || action->to == 2)
+		sync(action->to == 2, deferred.args);
 	call->result = 0;
 	call->second = 0;
 	if (deferred.call && guardrail_transact_defer(tx, &deferred)) {
@@ -88,6 +113,8 @@ int guardrail_do_defer(const struct guardrail_action *action, struct guardrail_c
 		return 1;
 	}
 	guardrail_transact_irrevocable(tx, "which cannot be put off", action->function);
+	/* What was put off before comes first. */
+	guardrail_transact_make(tx, false);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_defer);

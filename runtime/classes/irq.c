@@ -3,9 +3,11 @@
 #include <linux/interrupt.h>
 
 #include "border/custom.h"
+#include "classes/irq.h"
 #include "domain/code.h"
 #include "domain/interrupts.h"
 #include "report/report.h"
+#include "transact/transaction.h"
 
 /* An interrupt was requested: the pointer is the argument of its handler, the value its number. */
 GUARDRAIL_CUSTOM(irq_taken)
@@ -37,6 +39,48 @@ static bool is_guarded(const struct irqaction *action, void *data)
 	return guarded && (wanted->any || action->dev_id == wanted->dev_id);
 }
 
+void guardrail_irq_again(unsigned int irq, irq_handler_t handler, irq_handler_t thread_fn, unsigned long flags, const char *name,
+			 void *dev_id)
+{
+	const struct guardrail_record *record = guardrail_innermost();
+
+	if (!record || !record->entry)
+		return;
+	if (request_threaded_irq(irq, handler, thread_fn, flags, name, dev_id))
+		pr_warn_ratelimited("interrupt %u could not be requested again\n", irq);
+	else
+		guardrail_irq_note(record->entry->domain, irq, (unsigned long)dev_id);
+}
+
+/* Copies how an interrupt was requested to the arguments of guardrail_irq_again(), of which the last is known. */
+static bool copy_request(const struct irqaction *action, void *data)
+{
+	unsigned long *args = data;
+
+	if (action->dev_id != (void *)args[5])
+		return false;
+	args[1] = (unsigned long)action->handler;
+	args[2] = (unsigned long)action->thread_fn;
+	args[3] = action->flags;
+	args[4] = (unsigned long)action->name;
+	return true;
+}
+
+/* A transaction frees an interrupt. */
+static noinline void note_freed(const struct guardrail_action *action, unsigned int irq, unsigned long dev_id)
+{
+	const struct guardrail_mark mark = { .bytes = sizeof(struct guardrail_logged_call), .kind = GUARDRAIL_LOGGED_CALLED };
+	struct guardrail_logged_call again = { .inverse = "guardrail_irq_again", .args = { irq, [5] = dev_id } };
+	struct guardrail_transaction *tx = guardrail_transaction();
+
+	if (!tx)
+		return;
+	if (guardrail_find_action(irq, copy_request, again.args))
+		guardrail_transact_note(tx, &mark, &again);
+	else
+		guardrail_transact_irrevocable(tx, "which nothing undoes", action->function);
+}
+
 /* An interrupt is about to be freed. */
 GUARDRAIL_CUSTOM(irq_given)
 {
@@ -48,6 +92,8 @@ GUARDRAIL_CUSTOM(irq_given)
 		guardrail_refuse(action, call, "release of an interrupt with", dev_id, "one of others", "requested interrupt");
 	if (!dev_id)
 		return 0;
+	if (is_transacting())
+		note_freed(action, irq, dev_id);
 	if (guardrail_irq_is(irq, (void *)dev_id))
 		guardrail_irq_forget(action->domain, irq, dev_id);
 	else

@@ -55,6 +55,31 @@ GUARDRAIL_CUSTOM(skb_new)
 	return skb ? give_memory(action->domain, skb) : 0;
 }
 
+void guardrail_unbuild(struct sk_buff *skb)
+{
+	const struct guardrail_record *record = guardrail_innermost();
+	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
+	u32 domain = record && record->entry ? record->entry->domain : 0;
+
+	if (!guardrail_check_object(domain, (unsigned long)skb, GUARDRAIL_TYPE_SKB))
+		return;
+	clear_memory(domain, skb);
+	guardrail_revoke(domain, (unsigned long)skb, sizeof(*skb));
+	guardrail_destroy_skb(domain, (unsigned long)skb);
+	kfree_skb_partial(skb, true);
+	guardrail_give(domain, head, size, GUARDRAIL_KIND_FRAG);
+}
+
+static noinline void note_built(unsigned long skb)
+{
+	const struct guardrail_mark mark = { .bytes = sizeof(struct guardrail_logged_call), .kind = GUARDRAIL_LOGGED_CALLED };
+	const struct guardrail_logged_call made = { .inverse = "guardrail_unbuild", .args = { skb } };
+	struct guardrail_transaction *tx = guardrail_transaction();
+
+	if (tx)
+		guardrail_transact_note(tx, &mark, &made);
+}
+
 static noinline int skb_built(const struct guardrail_action *action, struct guardrail_call *call)
 {
 	struct sk_buff *skb = (struct sk_buff *)object_of(action, call);
@@ -72,6 +97,8 @@ GUARDRAIL_CUSTOM(skb_built)
 {
 	unsigned long skb, size;
 
+	if (is_transacting() && object_of(action, call))
+		note_built(object_of(action, call));
 	if (likely(usual_pointer(action, call, &skb) && usual_size(action, call, &size) &&
 		   buffer_moves(action->domain, (unsigned long)((struct sk_buff *)skb)->head, size))) {
 		guardrail_count_owned(action->domain, -size);

@@ -81,4 +81,16 @@ void guardrail_net_release(const struct guardrail_held *held, struct guardrail_t
  */
 bool guardrail_net_free(const struct guardrail_held *held);
 
+struct sk_buff;
+
+/**
+ * guardrail_unbuild() - Undo that an entry has built a packet around a buffer: the buffer is the driver's again.
+ * @skb: The packet, as it was built.
+ *
+ * Tables of transactions do not name this function: the border logs it where a packet is built.
+ *
+ * Context: That of the entry, which is being undone.
+ */
+void guardrail_unbuild(struct sk_buff *skb);
+
 #endif /* GUARDRAIL_CLASSES_NET_H */

@@ -6,6 +6,7 @@
 
 #include "border/check.h"
 #include "border/custom.h"
+#include "classes/work.h"
 #include "domain/frames.h"
 #include "report/report.h"
 #include "rights/memory.h"
@@ -47,6 +48,34 @@ GUARDRAIL_CUSTOM(work_done)
 	if (p)
 		guardrail_frame_forget(p, ON_WORK);
 	return guardrail_object_over(action->domain, p, sizeof(struct work_struct), size_of(action, call));
+}
+
+void guardrail_requeue(struct delayed_work *work)
+{
+	const struct guardrail_record *record = guardrail_innermost();
+	unsigned long p = (unsigned long)&work->work, function = (unsigned long)work->work.func;
+	u32 domain = record && record->entry ? record->entry->domain : 0;
+
+	/* It is the driver's again since it was canceled. */
+	if (!is_domain(domain) || !guardrail_check_write(domain, (unsigned long)work, sizeof(*work)) || !function || !guardrail_check_call(domain, function) || work->timer.function != delayed_work_timer_fn)
+		return;
+	if (!guardrail_check_object(domain, p, GUARDRAIL_TYPE_WORK) && guardrail_create_object(domain, p, sizeof(work->work), GUARDRAIL_TYPE_WORK))
+		return;
+	guardrail_move_object(domain, p, GUARDRAIL_TYPE_WORK, 0, 1);
+	mod_delayed_work(system_wq, work, 1);
+}
+
+void guardrail_rearm(struct timer_list *timer, unsigned long expires)
+{
+	const struct guardrail_record *record = guardrail_innermost();
+	u32 domain = record && record->entry ? record->entry->domain : 0;
+	unsigned long p = (unsigned long)timer;
+
+	/* Its memory may have been freed meanwhile, and used for something else. */
+	if (!is_domain(domain) || (!guardrail_check_object(domain, p, GUARDRAIL_TYPE_TIMER) && !guardrail_check_write(domain, p, sizeof(*timer))) ||
+	    !guardrail_check_call(domain, (unsigned long)timer->function))
+		return;
+	mod_timer(timer, expires);
 }
 
 /* The function of a timer is called: it is not armed any more. */

@@ -32,10 +32,12 @@
  * @list: Place among all.
  * @dev: The device, which is held.
  * @state: Its configuration.
+ * @domain: The driver's domain.
  */
 struct known {
 	struct list_head list;
 	struct pci_dev *dev;
+	u32 domain;
 	struct pci_saved_state *state;
 };
 
@@ -50,8 +52,10 @@ struct restoring {
 };
 
 static LIST_HEAD(all);
-/* Protects the list. Taken in process context; nothing nests inside. */
+/* Protects the list. Taken in process context; only all_lock nests inside. */
 static DEFINE_MUTEX(all_mutex);
+/* Held for changes of the list, together with the mutex. Taken in any context but NMI; nothing nests inside. */
+static DEFINE_RAW_SPINLOCK(all_lock);
 static struct restoring restorings[GUARDRAIL_DOMAINS];
 /* The domains whose devices are being restored, a bit each. */
 static unsigned long under_way;
@@ -87,7 +91,11 @@ static struct known *find(const struct pci_dev *dev)
 
 static void forget(struct known *known)
 {
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&all_lock, flags);
 	list_del(&known->list);
+	raw_spin_unlock_irqrestore(&all_lock, flags);
 	pci_dev_put(known->dev);
 	kfree(known->state);
 	kfree(known);
@@ -97,15 +105,22 @@ static void forget(struct known *known)
 static void note(struct pci_dev *dev)
 {
 	struct known *known = kzalloc(sizeof(*known), GFP_KERNEL);
+	unsigned long flags;
+	bool saved;
 
 	if (!known)
 		return;
+	/* The driver may have saved a state of its own. */
+	saved = dev->state_saved;
 	pci_save_state(dev);
 	known->state = pci_store_saved_state(dev);
-	dev->state_saved = false;
+	dev->state_saved = saved;
 	known->dev = pci_dev_get(dev);
+	known->domain = domain_of(dev->dev.driver);
 	mutex_lock(&all_mutex);
+	raw_spin_lock_irqsave(&all_lock, flags);
 	list_add_tail(&known->list, &all);
+	raw_spin_unlock_irqrestore(&all_lock, flags);
 	mutex_unlock(&all_mutex);
 }
 
@@ -129,24 +144,28 @@ static int on_bus(struct notifier_block *block, unsigned long event, void *data)
 static struct notifier_block notifier = { .notifier_call = on_bus };
 
 /* Returns NULL, or why the device cannot be restored. Its lock is held. */
-static const char *restore(struct pci_dev *dev, const struct known *known)
+static const char *restore(struct pci_dev *dev)
 {
 	const struct dev_pm_ops *pm = dev->dev.driver->pm;
+	const struct known *known;
 	int err;
 
 	if (!pm || !pm->freeze || !pm->restore)
 		return "its driver has no code that saves and restores it";
 	err = pm->freeze(&dev->dev);
-	if (!err && known->state) {
+	mutex_lock(&all_mutex);
+	known = find(dev);
+	if (!err && known && known->state) {
 		pci_load_saved_state(dev, known->state);
 		pci_restore_state(dev);
 	}
+	mutex_unlock(&all_mutex);
 	err = err ?: pm->restore(&dev->dev);
 	return err ? "its driver's code that saves and restores it has failed" : NULL;
 }
 
 /* Finds a device of a domain that was not looked at yet, and holds it. */
-static struct pci_dev *next_of(u32 domain, const struct pci_dev *before, struct known *copy)
+static struct pci_dev *next_of(u32 domain, const struct pci_dev *before)
 {
 	struct known *known;
 	struct pci_dev *found = NULL;
@@ -155,7 +174,6 @@ static struct pci_dev *next_of(u32 domain, const struct pci_dev *before, struct 
 	mutex_lock(&all_mutex);
 	list_for_each_entry(known, &all, list) {
 		if (behind && domain_of(known->dev->dev.driver) == domain) {
-			*copy = *known;
 			found = pci_dev_get(known->dev);
 			break;
 		}
@@ -171,15 +189,14 @@ static void work(struct work_struct *work)
 	u32 domain = restoring - restorings;
 	struct pci_dev *dev = NULL, *next;
 	const char *failed = NULL;
-	struct known known;
 	unsigned int n = 0;
 
-	while (!failed && (next = next_of(domain, dev, &known))) {
+	while (!failed && (next = next_of(domain, dev))) {
 		pci_dev_put(dev);
 		dev = next;
 		device_lock(&dev->dev);
 		if (domain_of(dev->dev.driver) == domain && !guardrail_is_dead(domain)) {
-			failed = restore(dev, &known);
+			failed = restore(dev);
 			if (failed)
 				pci_err(dev, "guardrail: not restored: %s\n", failed);
 			else
@@ -193,8 +210,9 @@ static void work(struct work_struct *work)
 		failed = "it has no PCI device";
 	if (failed)
 		guardrail_recover(domain, failed);
-	if (!work_pending(work))
-		clear_bit(domain, &under_way);
+	clear_bit(domain, &under_way);
+	if (work_pending(work))
+		set_bit(domain, &under_way);
 	wake_up_all(&over);
 	module_put(THIS_MODULE);
 }
@@ -227,6 +245,19 @@ static void hold_thread(u32 domain)
 	}
 }
 
+/* The device reaches no memory any more until it is restored. */
+static void stop(u32 domain)
+{
+	struct known *known;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&all_lock, flags);
+	list_for_each_entry(known, &all, list)
+		if (known->domain == domain)
+			pci_clear_master(known->dev);
+	raw_spin_unlock_irqrestore(&all_lock, flags);
+}
+
 static void ask(u32 domain)
 {
 	struct restoring *restoring = &restorings[domain];
@@ -235,7 +266,7 @@ static void ask(u32 domain)
 	if (!work_pending(&restoring->work))
 		restoring->asked = ktime_get();
 	__module_get(THIS_MODULE);
-	if (!queue_work(system_unbound_wq, &restoring->work))
+	if (!queue_work(system_freezable_wq, &restoring->work))
 		module_put(THIS_MODULE);
 	hold_thread(domain);
 }
@@ -246,7 +277,7 @@ int __init guardrail_device_init(void)
 
 	for (domain = 0; domain < ARRAY_SIZE(restorings); domain++)
 		INIT_WORK(&restorings[domain].work, work);
-	guardrail_transact_init(ask);
+	guardrail_transact_init(stop, ask);
 	return bus_register_notifier(&pci_bus_type, &notifier);
 }
 

@@ -82,6 +82,7 @@ static int __init test_init(void)
 	test_reach();
 	test_packets();
 	test_sound();
+	test_transact();
 	pr_info("1..%u\n", number);
 	pr_info("# %u failed\n", n_failed);
 	return 0;

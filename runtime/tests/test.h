@@ -95,6 +95,7 @@ void test_races(void);
 void test_reach(void);
 void test_packets(void);
 void test_sound(void);
+void test_transact(void);
 void test_stuck(void);
 void test_cost(void);
 

@@ -127,9 +127,15 @@ static bool add_page(struct guardrail_log *log)
 	return true;
 }
 
+/* The room that the payload of an entry takes. */
+static unsigned long payload_of(const struct guardrail_mark *mark)
+{
+	return guardrail_log_half(mark) << (mark->kind == GUARDRAIL_LOGGED_BYTES);
+}
+
 void *guardrail_log_add(struct guardrail_log *log, const struct guardrail_mark *mark)
 {
-	unsigned long payload = ALIGN(mark->bytes, 8), all = payload + sizeof(*mark);
+	unsigned long payload = payload_of(mark), all = payload + sizeof(*mark);
 	struct guardrail_log_page *page = log->last;
 	void *at;
 
@@ -144,8 +150,8 @@ void *guardrail_log_add(struct guardrail_log *log, const struct guardrail_mark *
 	return at;
 }
 
-void guardrail_log_each(const struct guardrail_log *log,
-			void (*each)(const struct guardrail_mark *mark, const void *payload, void *data), void *data)
+void guardrail_log_each(const struct guardrail_log *log, bool (*each)(struct guardrail_mark *mark, void *payload, void *data),
+			void *data)
 {
 	struct guardrail_log_page *page;
 
@@ -153,10 +159,11 @@ void guardrail_log_each(const struct guardrail_log *log,
 		unsigned long at = page->used, begin = page->before ? 0 : log->begins;
 
 		while (at > begin) {
-			const struct guardrail_mark *mark = (void *)(page->room + at - sizeof(*mark));
+			struct guardrail_mark *mark = (void *)(page->room + at - sizeof(*mark));
 
-			at -= sizeof(*mark) + ALIGN(mark->bytes, 8);
-			each(mark, page->room + at, data);
+			at -= sizeof(*mark) + payload_of(mark);
+			if (!each(mark, page->room + at, data))
+				return;
 		}
 	}
 }

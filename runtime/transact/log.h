@@ -3,14 +3,20 @@
 #ifndef GUARDRAIL_TRANSACT_LOG_H
 #define GUARDRAIL_TRANSACT_LOG_H
 
+#include <linux/seq_file.h>
+
 #include "base/kernel.h"
 
+/* The most bytes of a payload. */
+#define GUARDRAIL_LOG_BYTES 1024
 /* The most pages of a log. */
 #define GUARDRAIL_LOG_PAGES 64
 
 /**
  * enum guardrail_logged - What an entry of a log says.
- * @GUARDRAIL_LOGGED_BYTES: A store; the payload is what it overwrote.
+ * @GUARDRAIL_LOGGED_BYTES: A store; the payload is what it overwrote, and behind it room for what was there later.
+ * @GUARDRAIL_LOGGED_SAVED: Memory of the kernel that a call writes; the payload is what was there.
+ * @GUARDRAIL_LOGGED_PACKET: The same for a packet of the domain.
  * @GUARDRAIL_LOGGED_ADDED: An atomic addition; the payload is the difference, a long.
  * @GUARDRAIL_LOGGED_OWNED: A new allocation; the payload is a struct guardrail_logged_owned.
  * @GUARDRAIL_LOGGED_CREATED: A new object; the payload is its type, a u32.
@@ -20,6 +26,8 @@
  */
 enum guardrail_logged {
 	GUARDRAIL_LOGGED_BYTES,
+	GUARDRAIL_LOGGED_SAVED,
+	GUARDRAIL_LOGGED_PACKET,
 	GUARDRAIL_LOGGED_ADDED,
 	GUARDRAIL_LOGGED_OWNED,
 	GUARDRAIL_LOGGED_CREATED,
@@ -33,11 +41,15 @@ enum guardrail_logged {
  * @p: Address that the entry is about.
  * @bytes: Bytes of the payload, which is rounded up to a multiple of 8.
  * @kind: What the entry says.
+ * @is_changed: The entry is a store, and others have changed what is there.
+ * @seen: The second half of a store's payload is what was there when so many locks had been released; 0 where it is nothing.
  */
 struct guardrail_mark {
 	unsigned long p;
 	u32 bytes;
-	u32 kind;
+	u8 kind;
+	bool is_changed;
+	u16 seen;
 };
 
 struct guardrail_log_page;
@@ -90,7 +102,7 @@ void guardrail_log_free(struct guardrail_log *log);
 /**
  * guardrail_log_add() - Add an entry.
  * @log: The log.
- * @mark: The entry; no more than half a page of payload.
+ * @mark: The entry; no more than 1 KiB of payload.
  *
  * Context: Any but NMI.
  * Return: The room for its payload, which stays in its place; NULL where the log or the pool has no room.
@@ -100,13 +112,24 @@ void *guardrail_log_add(struct guardrail_log *log, const struct guardrail_mark *
 /**
  * guardrail_log_each() - Look at all entries, the latest first.
  * @log: The log.
- * @each: Called with each entry and its payload.
+ * @each: Called with each entry and its payload. Where it returns false, the others are left out.
  * @data: Passed to it.
  *
  * Context: That of @each.
  */
-void guardrail_log_each(const struct guardrail_log *log,
-			void (*each)(const struct guardrail_mark *mark, const void *payload, void *data), void *data);
+void guardrail_log_each(const struct guardrail_log *log, bool (*each)(struct guardrail_mark *mark, void *payload, void *data),
+			void *data);
+
+/**
+ * guardrail_log_half() - Find the size of the first half of a store's payload, with the room up to the second.
+ * @mark: The entry.
+ *
+ * Return: Number of bytes.
+ */
+static inline unsigned long guardrail_log_half(const struct guardrail_mark *mark)
+{
+	return ALIGN(mark->bytes, 8);
+}
 
 /**
  * guardrail_log_show() - Print how much of the pool is in use, and was at most.

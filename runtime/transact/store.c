@@ -11,9 +11,6 @@
 #include "transact/device.h"
 #include "transact/transaction.h"
 
-/* The most bytes of a payload. */
-#define MOST_BYTES 1024
-
 /* Finds what an instruction with a lock prefix adds to memory; 0 where it does not state that. */
 static long added(unsigned long ip, unsigned long n)
 {
@@ -30,6 +27,9 @@ static long added(unsigned long ip, unsigned long n)
 	if ((op[0] != 0x81 && op[0] != 0x83) || ((modrm >> 3 & 7) != 0 && (modrm >> 3 & 7) != 5))
 		return 0;
 	/* The number stands behind the operand: a byte for its registers, and its displacement. */
+	/* Without a base, a displacement of 4 bytes follows the byte for registers. */
+	if ((modrm & 0xc7) == 4 && (op[2] & 7) == 5)
+		op += 4;
 	op += 2 + ((modrm & 7) == 4 && modrm >> 6 != 3) + (modrm >> 6 == 1 ? 1 : modrm >> 6 == 2 || (modrm & 0xc7) == 5 ? 4 : 0);
 	if (op + 4 > code + sizeof(code))
 		return 0;
@@ -40,7 +40,7 @@ static long added(unsigned long ip, unsigned long n)
 static void log_bytes(struct guardrail_transaction *tx, unsigned long p, unsigned long n)
 {
 	while (n) {
-		struct guardrail_mark mark = { .p = p, .bytes = min_t(unsigned long, n, MOST_BYTES), .kind = GUARDRAIL_LOGGED_BYTES };
+		struct guardrail_mark mark = { .p = p, .bytes = min_t(unsigned long, n, GUARDRAIL_LOG_BYTES), .kind = GUARDRAIL_LOGGED_BYTES };
 
 		guardrail_transact_note(tx, &mark, (void *)p);
 		p += mark.bytes;
@@ -55,7 +55,7 @@ void guardrail_transact_store(unsigned long addr, unsigned long n, unsigned long
 	enum guardrail_seen seen;
 	long difference;
 
-	if (!tx || addr < KERNEL_HALF || !n)
+	if (!tx || tx->irrevocable || addr < KERNEL_HALF || !n || in_nmi())
 		return;
 	/* The entry's own part of the stack is gone when it has ended. */
 	if (addr >= current_stack_pointer && addr < (unsigned long)tx->record)
@@ -87,13 +87,38 @@ void guardrail_transact_note(struct guardrail_transaction *tx, const struct guar
 		guardrail_transact_irrevocable(tx, "its log has no room left", NULL);
 }
 
+static bool see(struct guardrail_mark *mark, void *payload, void *data)
+{
+	struct guardrail_transaction *tx = data;
+
+	/* What was stored before this was seen at the last lock. */
+	if (mark->seen)
+		return false;
+	/* Another thread may have freed what lies there. */
+	if (mark->kind == GUARDRAIL_LOGGED_BYTES && copy_from_kernel_nofault(payload + guardrail_log_half(mark), (void *)mark->p, mark->bytes))
+		return true;
+	mark->seen = tx->released;
+	return true;
+}
+
+void guardrail_transact_released(void)
+{
+	struct guardrail_transaction *tx = guardrail_transaction();
+
+	if (!tx || tx->irrevocable)
+		return;
+	if (tx->released < U16_MAX)
+		tx->released++;
+	guardrail_log_each(&tx->log, see, tx);
+}
+
 void guardrail_transact_owned(u32 domain, unsigned long p, unsigned long size, u32 kind)
 {
 	const struct guardrail_mark mark = { .p = p, .bytes = sizeof(struct guardrail_logged_owned), .kind = GUARDRAIL_LOGGED_OWNED };
 	const struct guardrail_logged_owned owned = { .kind = kind, .size = size };
 	struct guardrail_transaction *tx = guardrail_transaction();
 
-	if (!tx || tx->domain != domain)
+	if (!tx || tx->irrevocable || tx->domain != domain)
 		return;
 	guardrail_transact_note(tx, &mark, &owned);
 	tx->calls++;

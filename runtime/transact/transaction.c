@@ -4,7 +4,9 @@
 #include <linux/preempt.h>
 #include <linux/sched.h>
 
+#include "base/symbols.h"
 #include "domain/entry.h"
+#include "domain/ops.h"
 #include "domain/policy.h"
 #include "rights/object.h"
 #include "rights/tag.h"
@@ -19,11 +21,19 @@
 DEFINE_PER_CPU(int, guardrail_transacting);
 EXPORT_PER_CPU_SYMBOL_GPL(guardrail_transacting);
 
+/* Two declarations: the kernel's genksyms does not end at one of both. */
+static void (*stop_device)(u32 domain);
 static void (*restore_device)(u32 domain);
+/* The kernel's function that calls the bodies of its threads. */
+static unsigned long thread_start, thread_end;
 
-void __init guardrail_transact_init(void (*restore)(u32 domain))
+void __init guardrail_transact_init(void (*stop)(u32 domain), void (*restore)(u32 domain))
 {
+	stop_device = stop;
 	restore_device = restore;
+	thread_start = guardrail_find_symbol("kthread");
+	if (!thread_start || !guardrail_symbol_range(thread_start, &thread_start, &thread_end))
+		thread_start = thread_end = 0;
 	guardrail_owner_comes = guardrail_transact_owned;
 }
 
@@ -60,8 +70,8 @@ static void open(struct guardrail_transaction *tx)
 {
 	unsigned long flags;
 
-	/* What cannot be preempted stays on its CPU anyway. */
-	tx->pinned = preemptible();
+	/* It may be called with a lock that it releases for a while. */
+	tx->pinned = in_task();
 	if (tx->pinned) {
 		migrate_disable();
 		tx->record->saved.migration_disabled = current->migration_disabled;
@@ -87,6 +97,12 @@ static void close(struct guardrail_transaction *tx)
 	}
 }
 
+/* The body of a kernel's thread ends with the thread, so it would be a transaction all the time. */
+static bool is_thread_body(const struct guardrail_record *record)
+{
+	return current->flags & PF_KTHREAD && !record->previous && record->call.caller - thread_start < thread_end - thread_start;
+}
+
 void guardrail_transact_begins(struct guardrail_record *record)
 {
 	struct guardrail_transaction **slot, *tx;
@@ -98,10 +114,10 @@ void guardrail_transact_begins(struct guardrail_record *record)
 	if (!guardrail_ends_entries())
 		return;
 	slot = guardrail_transaction_slot(&innermost);
-	if (!slot || (*slot && !(*slot)->over && has(*slot, record)))
+	if (!slot || (*slot && !(*slot)->over && !(*slot)->making && has(*slot, record)))
 		return;
 	chosen = guardrail_choose(record);
-	if (!chosen)
+	if (!chosen || is_thread_body(record))
 		return;
 	tx = guardrail_log_new(&log, sizeof(*tx));
 	if (!tx) {
@@ -114,19 +130,34 @@ void guardrail_transact_begins(struct guardrail_record *record)
 	open(tx);
 }
 
+/* Takes the first call that was put off, or the first one that hands a packet to GRO. */
+static struct guardrail_deferred *take_deferred(struct guardrail_transaction *tx, bool packets)
+{
+	struct guardrail_deferred **place = &tx->first, *before = NULL, *found;
+
+	while (*place && packets && !(*place)->packet) {
+		before = *place;
+		place = &before->next;
+	}
+	found = *place;
+	if (!found)
+		return NULL;
+	*place = found->next;
+	if (tx->last == found)
+		tx->last = before;
+	return found;
+}
+
 /* One of the calls may be ended, and then this is called again for the others. */
-void guardrail_transact_make(struct guardrail_transaction *tx)
+void guardrail_transact_make(struct guardrail_transaction *tx, bool packets)
 {
 	struct guardrail_deferred *deferred;
 
 	tx->making = true;
-	while ((deferred = tx->first)) {
+	while ((deferred = take_deferred(tx, packets))) {
 		unsigned long (*call)(unsigned long, unsigned long, unsigned long, unsigned long, unsigned long, unsigned long) = (void *)deferred->call;
 		const unsigned long *args = deferred->args;
 
-		tx->first = deferred->next;
-		if (!tx->first)
-			tx->last = NULL;
 		call(args[0], args[1], args[2], args[3], args[4], args[5]);
 	}
 	tx->making = false;
@@ -140,23 +171,50 @@ static void finish(struct guardrail_transaction *tx, struct guardrail_transactio
 	guardrail_log_free(&log);
 }
 
+/* Undoes the stores of a transaction. The device would act on what is undone, and write to it. */
+static void undo_stores(struct guardrail_transaction *tx)
+{
+	if (tx->touched)
+		stop_device(tx->domain);
+	guardrail_undo_stores(tx);
+}
+
 /* Undoes the calls of a transaction whose stores are undone, and ends it. */
 static void roll_back(struct guardrail_transaction *tx, struct guardrail_transaction **slot)
 {
 	const struct guardrail_entry *entry = tx->record->entry;
-	bool touched = tx->touched;
+	bool touched = tx->touched, conflict = tx->conflict;
 
 	close(tx);
 	guardrail_undo_calls(tx);
 	atomic_long_inc(&tx->chosen->rolled_back);
 	pr_info_ratelimited("domain %u: %s is rolled back: %u stores, %u calls%s\n", entry->domain, entry->function, tx->stores, tx->calls,
 			    touched ? "; its device is restored next" : "");
+	if (conflict)
+		pr_warn_ratelimited("domain %u: others have changed meanwhile what %s wrote, so not all of it is undone\n", entry->domain, entry->function);
+	if (tx->given_away)
+		pr_info_ratelimited("%u of these stores stay, since their memory was given away meanwhile\n", tx->given_away);
 	/* The kernel calls a poll again that has used up its budget. Any other number says that it has nothing to do. */
 	tx->record->call.result = entry->flags & GUARDRAIL_ENTRY_POLL ? (u32)tx->record->call.args[1] : entry->dead;
 	tx->record->call.second = 0;
 	finish(tx, slot);
-	if (touched)
+	if (conflict && guardrail_policy() == GUARDRAIL_POLICY_RECOVER)
+		guardrail_domain_ops->recover(entry->domain, "a transaction is not undone as a whole");
+	else if (touched)
 		restore_device(entry->domain);
+}
+
+void guardrail_transact_abandon(void)
+{
+	struct guardrail_record *innermost;
+	struct guardrail_transaction **slot = guardrail_transaction_slot(&innermost), *tx;
+
+	while (slot && (tx = *slot)) {
+		if (!tx->over)
+			close(tx);
+		guardrail_transact_make(tx, false);
+		finish(tx, slot);
+	}
 }
 
 void guardrail_transact_ends(struct guardrail_record *record)
@@ -167,16 +225,22 @@ void guardrail_transact_ends(struct guardrail_record *record)
 	if (!tx || tx->record != record)
 		return;
 	if (!tx->over && tx->doomed && !tx->irrevocable) {
-		guardrail_undo_stores(tx);
+		undo_stores(tx);
 		roll_back(tx, slot);
 		return;
 	}
 	if (!tx->over) {
-		if (!record->saved.unwound)
+		if (!record->saved.unwound && !tx->doomed)
 			atomic_long_inc(&tx->chosen->committed);
 		close(tx);
+		if (tx->doomed && !record->saved.unwound && guardrail_policy() == GUARDRAIL_POLICY_RECOVER)
+			guardrail_domain_ops->recover(tx->domain, "a part of a transaction was ended that cannot be undone");
 	}
-	guardrail_transact_make(tx);
+	/* A violation in one of the calls ends it, and this is called again for the others. */
+	tx->unwound |= record->saved.unwound;
+	record->saved.unwound = 0;
+	guardrail_transact_make(tx, false);
+	record->saved.unwound = tx->unwound;
 	finish(tx, slot);
 }
 
@@ -208,7 +272,7 @@ bool guardrail_transact_undoes(struct guardrail_record *record)
 		return false;
 	tx->doomed = true;
 	if (tx->record == record)
-		guardrail_undo_stores(tx);
+		undo_stores(tx);
 	return true;
 }
 

@@ -26,10 +26,15 @@
  * @domain: The domain.
  * @stores: How many stores the log has.
  * @calls: How many calls it has.
+ * @given_away: How many stores were not undone, since their memory is not the domain's any more.
+ * @released: How many locks it has released.
+ * @compared: For undoing: with what was seen at which of these, memory was compared.
  * @touched: The device may know of it.
  * @doomed: A part of it was ended, so all of it ends.
+ * @conflict: Others have changed what it stored, so not all of it is undone.
  * @pinned: The task stays on its CPU.
  * @over: It is over, and what was put off is done.
+ * @unwound: Its entry was ended.
  * @making: What was put off is done, and is no part of it.
  */
 struct guardrail_transaction {
@@ -41,8 +46,9 @@ struct guardrail_transaction {
 	struct guardrail_log log;
 	struct guardrail_deferred *first, *last;
 	u32 domain;
-	unsigned int stores, calls;
-	bool touched, doomed, pinned, over, making;
+	unsigned int stores, calls, given_away;
+	u16 released, compared;
+	bool touched, doomed, conflict, pinned, over, unwound, making;
 };
 
 /**
@@ -50,12 +56,14 @@ struct guardrail_transaction {
  * @next: The next one.
  * @call: The thunk of the function.
  * @p: The allocation that it frees, or 0.
+ * @packet: It hands a packet to GRO, which is done before its poll completes.
  * @args: Its arguments.
  */
 struct guardrail_deferred {
 	struct guardrail_deferred *next;
 	unsigned long call;
 	unsigned long p;
+	bool packet;
 	unsigned long args[6];
 };
 
@@ -129,6 +137,13 @@ void guardrail_transact_note(struct guardrail_transaction *tx, const struct guar
 void guardrail_transact_owned(u32 domain, unsigned long p, unsigned long size, u32 kind);
 
 /**
+ * guardrail_transact_released() - Note that a lock is about to be released: others may change what was stored so far.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_transact_released(void);
+
+/**
  * guardrail_transact_irrevocable() - Note that a transaction cannot be undone.
  * @tx: The transaction.
  * @what: Why, in words that stay.
@@ -151,10 +166,11 @@ bool guardrail_transact_defer(struct guardrail_transaction *tx, const struct gua
 /**
  * guardrail_transact_make() - Make the calls that were put off.
  * @tx: The transaction, which cannot be undone any more.
+ * @packets: Only those that hand packets to GRO.
  *
  * Context: That of the entry. May not return.
  */
-void guardrail_transact_make(struct guardrail_transaction *tx);
+void guardrail_transact_make(struct guardrail_transaction *tx, bool packets);
 
 /**
  * guardrail_rolls_back() - Test whether the entry that is about to be ended is undone.
@@ -167,6 +183,13 @@ void guardrail_transact_make(struct guardrail_transaction *tx);
  */
 bool guardrail_rolls_back(u32 domain);
 
+/**
+ * guardrail_transact_abandon() - End the transaction of a thread that ends inside a module, as if it had ended well.
+ *
+ * Context: Process.
+ */
+void guardrail_transact_abandon(void);
+
 /* The calls of struct guardrail_domain_ops. */
 void guardrail_transact_begins(struct guardrail_record *record);
 void guardrail_transact_ends(struct guardrail_record *record);
@@ -174,9 +197,10 @@ bool guardrail_transact_undoes(struct guardrail_record *record);
 void guardrail_transact_undone(struct guardrail_record *record);
 
 /**
- * guardrail_transact_init() - Set what restores a device that a transaction has touched which was undone.
- * @restore: Called with the domain, in any context that entries run in.
+ * guardrail_transact_init() - Set what stops and restores devices that a transaction has touched which is undone.
+ * @stop: Called with the domain before anything is undone, in any context that entries run in.
+ * @restore: Called with the domain afterwards, in the same contexts.
  */
-void __init guardrail_transact_init(void (*restore)(u32 domain));
+void __init guardrail_transact_init(void (*stop)(u32 domain), void (*restore)(u32 domain));
 
 #endif /* GUARDRAIL_TRANSACT_TRANSACTION_H */

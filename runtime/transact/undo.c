@@ -3,13 +3,19 @@
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
+#include <linux/sched/task_stack.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
 #include "base/symbols.h"
+#include "domain/code.h"
+#include "domain/ops.h"
+#include "domain/thread.h"
 #include "rights/kinds.h"
 #include "rights/object.h"
 #include "rights/ranges.h"
+#include "rights/sent.h"
+#include "transact/device.h"
 #include "transact/undo.h"
 
 /* Stores as wide as the driver did: others may read the same word without a lock. */
@@ -33,19 +39,67 @@ static void put_back(unsigned long p, const void *old, u32 n)
 	}
 }
 
-static void undo_store(const struct guardrail_mark *mark, const void *payload, void *data)
+/*
+ * Another thread may have given the memory away meanwhile: it frees a packet that the device has sent, for instance. What the
+ * domain may not write any more stays as it is.
+ */
+static bool is_still_its_own(const struct guardrail_transaction *tx, unsigned long p, unsigned long n)
 {
-	if (mark->kind == GUARDRAIL_LOGGED_BYTES)
-		put_back(mark->p, payload, mark->bytes);
-	else if (mark->kind == GUARDRAIL_LOGGED_ADDED && mark->p & 1)
-		atomic_long_sub(*(const long *)payload, (atomic_long_t *)(mark->p & ~1UL));
-	else if (mark->kind == GUARDRAIL_LOGGED_ADDED)
-		atomic_sub(*(const long *)payload, (atomic_t *)mark->p);
+	return guardrail_first_denied(tx->domain, p, n) == p + n || object_is_on_stack((void *)p) || guardrail_is_thread_state(p, n) ||
+	       guardrail_domain_ops->may_store(tx->domain, p, n) ||
+	       (test_bit(tx->domain, &guardrail_senders) && guardrail_sent_at(tx->domain, tx->record->call.args[0], p, n));
+}
+
+/*
+ * A lock protects what was stored while it was held. Where that has changed since the lock was released, others rely on it,
+ * and what was there before is not right any more. All that was stored up to one release is compared before any of it is
+ * undone, and after what was stored later is undone.
+ */
+static bool compare(struct guardrail_mark *mark, void *payload, void *data)
+{
+	const struct guardrail_transaction *tx = data;
+
+	if (mark->kind == GUARDRAIL_LOGGED_BYTES && mark->seen == tx->compared && is_still_its_own(tx, mark->p, mark->bytes))
+		mark->is_changed = memcmp((void *)mark->p, payload + guardrail_log_half(mark), mark->bytes);
+	return true;
+}
+
+static bool undo_store(struct guardrail_mark *mark, void *payload, void *data)
+{
+	struct guardrail_transaction *tx = data;
+	/* The lowest bit of the address of an addition says how wide it is. */
+	unsigned long p = mark->p & ~1UL;
+	long added;
+
+	if (mark->seen && mark->seen != tx->compared) {
+		tx->compared = mark->seen;
+		guardrail_log_each(&tx->log, compare, tx);
+	}
+	if (mark->kind == GUARDRAIL_LOGGED_ADDED) {
+		added = *(const long *)payload;
+		if (!is_still_its_own(tx, p, 4))
+			tx->given_away++;
+		else if (mark->p & 1)
+			atomic_long_sub(added, (atomic_long_t *)p);
+		else
+			atomic_sub(added, (atomic_t *)p);
+	} else if (mark->kind == GUARDRAIL_LOGGED_SAVED || mark->kind == GUARDRAIL_LOGGED_PACKET) {
+		if (mark->kind == GUARDRAIL_LOGGED_SAVED || guardrail_check_object(tx->domain, mark->p, GUARDRAIL_TYPE_SKB))
+			put_back(mark->p, payload, mark->bytes);
+	} else if (mark->kind == GUARDRAIL_LOGGED_BYTES) {
+		if (!is_still_its_own(tx, mark->p, mark->bytes))
+			tx->given_away++;
+		else if (mark->is_changed)
+			tx->conflict = true;
+		else
+			put_back(mark->p, payload, mark->bytes);
+	}
+	return true;
 }
 
 void guardrail_undo_stores(struct guardrail_transaction *tx)
 {
-	guardrail_log_each(&tx->log, undo_store, NULL);
+	guardrail_log_each(&tx->log, undo_store, tx);
 }
 
 static void release(unsigned long p, const struct guardrail_logged_owned *owned)
@@ -73,11 +127,27 @@ static void release(unsigned long p, const struct guardrail_logged_owned *owned)
 	}
 }
 
-static void disown(u32 domain, unsigned long p, const struct guardrail_logged_owned *owned)
+/* True where the kernel uses an object in the memory: another thread has found it, and handed it over. */
+static bool is_in_use(u32 domain, unsigned long p, unsigned long n)
 {
+	unsigned long object = guardrail_find_object(domain, p, n);
+	u32 type, state;
+
+	return guardrail_find_irq(domain, p, n) || (object && guardrail_object_any(domain, object, &type, &state) && state);
+}
+
+static void disown(struct guardrail_transaction *tx, unsigned long p, const struct guardrail_logged_owned *owned)
+{
+	u32 domain = tx->domain;
+
+	if (is_in_use(domain, p, owned->size)) {
+		tx->conflict = true;
+		return;
+	}
 	/* The driver has freed it since, in a call that was not put off. */
 	if (guardrail_disown(domain, p, owned->kind))
 		return;
+	guardrail_device_goes(domain, p);
 	guardrail_revoke(domain, p, owned->size);
 	release(p, owned);
 }
@@ -98,10 +168,20 @@ static void forget(u32 domain, unsigned long p, u32 type)
 		free_packet(domain, (struct sk_buff *)p);
 }
 
+/* The function of a name, which a driver could give to one of its own. */
+static unsigned long inverse_of(const char *name)
+{
+	unsigned long function = guardrail_find_symbol(name);
+
+	if (!function || guardrail_is_guarded(function))
+		return 0;
+	return str_has_prefix(name, "guardrail_") && !within_module(function, THIS_MODULE) ? 0 : function;
+}
+
 static void reverse(const struct guardrail_logged_call *made)
 {
 	void (*inverse)(unsigned long, unsigned long, unsigned long, unsigned long, unsigned long, unsigned long) =
-		(void *)guardrail_find_symbol(made->inverse);
+		(void *)inverse_of(made->inverse);
 	const unsigned long *args = made->args;
 
 	if (inverse)
@@ -110,14 +190,14 @@ static void reverse(const struct guardrail_logged_call *made)
 		pr_warn_ratelimited("a call is not undone, since the kernel has no %s\n", made->inverse);
 }
 
-static void undo_call(const struct guardrail_mark *mark, const void *payload, void *data)
+static bool undo_call(struct guardrail_mark *mark, void *payload, void *data)
 {
-	const struct guardrail_transaction *tx = data;
+	struct guardrail_transaction *tx = data;
 	const u32 *words = payload;
 
 	switch (mark->kind) {
 	case GUARDRAIL_LOGGED_OWNED:
-		disown(tx->domain, mark->p, payload);
+		disown(tx, mark->p, payload);
 		break;
 	case GUARDRAIL_LOGGED_CREATED:
 		forget(tx->domain, mark->p, words[0]);
@@ -129,6 +209,7 @@ static void undo_call(const struct guardrail_mark *mark, const void *payload, vo
 		reverse(payload);
 		break;
 	}
+	return true;
 }
 
 void guardrail_undo_calls(struct guardrail_transaction *tx)

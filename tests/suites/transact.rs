@@ -1,4 +1,5 @@
-//! Which drivers have power-management code that can restore their devices, as `guardrail transact survey` finds it.
+//! Entry points of guarded drivers that run as transactions, and which drivers have power-management code that can restore their
+//! devices.
 
 use guardrail_tests::workshop::Workshop;
 use guardrail_tests::{ensure, guardrail};

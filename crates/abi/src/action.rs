@@ -203,7 +203,8 @@ pub enum Action {
         pointer: Value,
         /// The allocation's kind.
         kind: u32,
-        /// What it does at once: 1 gives the mapping in the first arguments to the processor, 2 a list of mappings.
+        /// What it does at once: 1 gives the mapping in the first arguments to the processor, 2 a list of mappings. 3 says that it
+        /// hands a packet to GRO.
         sync: u32,
     },
     /// In a transaction, the call writes there.
@@ -224,8 +225,8 @@ pub enum Action {
     Touch,
     /// In a transaction, nothing undoes the call.
     Irrevocable {
-        /// Only if calls were deferred, which are made now.
-        settles: bool,
+        /// Only if calls were deferred, which are made now: 1 for all of them, 2 for those that hand packets to GRO; else 0.
+        settles: u32,
     },
     /// The same before a call of the kernel. If the function returns other than 0 the call is left out, and its result is what the function
     /// has stored.
@@ -393,7 +394,7 @@ impl Action {
             Action::MoveObject { from, to, .. } => (*from, *to),
             Action::Unregisters { counts, .. } => (Some(*counts), 0),
             Action::Defer { sync, .. } => (None, *sync),
-            Action::Irrevocable { settles } => (None, u32::from(*settles)),
+            Action::Irrevocable { settles } => (None, *settles),
             _ => (None, 0),
         }
     }

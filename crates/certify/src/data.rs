@@ -92,7 +92,7 @@ impl<'a> Data<'a> {
         self.text(row, layout::entry::FUNCTION)
     }
 
-    /// Whether an action does nothing outside of transactions, and no right depends on it.
+    /// Whether an action does nothing outside of transactions, where it does not check rights.
     pub fn transacts(&self, row: u32) -> bool {
         let kind = self.bytes(row, layout::action::BYTES).map(|bytes| bytes[layout::action::KIND]);
         kind.is_some_and(|kind| (abi::ACTION_DEFER..=abi::ACTION_SAVE).contains(&kind))

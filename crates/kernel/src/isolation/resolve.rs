@@ -268,13 +268,13 @@ impl<'a> Resolver<'a> {
             "exit" => Action::Exit,
             "plain" => return Some(()),
             "defer" => {
-                let sync = ["sync", "synclist"].iter().position(|option| word(1) == Some(option));
+                let sync = ["sync", "synclist", "packet"].iter().position(|option| word(1) == Some(option));
                 let sync = sync.map_or(0, |at| at as u32 + 1);
                 Action::Defer { pointer: Value::Const(0), kind: 0, sync }
             }
             "save" => Action::Save { pointer: value(1)?, size: value(2)? },
-            "irrevocable" => Action::Irrevocable { settles: false },
-            "settle" => Action::Irrevocable { settles: true },
+            "irrevocable" => Action::Irrevocable { settles: 0 },
+            "settle" => Action::Irrevocable { settles: 1 + u32::from(word(1) == Some("packets")) },
             "touch" => Action::Touch,
             "reverse" => Action::Reverse { inverse: word(1)?.to_owned(), values: self.values(effect)? },
             "undo" => Action::Registers { inverse: word(1)?.to_owned(), values: self.values(effect)? },

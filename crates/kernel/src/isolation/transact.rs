@@ -7,8 +7,8 @@ use guardrail_binfmt::btf::Type;
 /// Kinds of allocations that the runtime frees by their kind alone.
 const FREED: u32 = abi::KIND_SLAB | abi::KIND_VMALLOC | abi::KIND_PAGE | abi::KIND_FRAG;
 /// The runtime's functions that say where memory or a packet is new: it logs them.
-const NEW: [&str; 7] =
-    ["guarded_slab", "of_cache", "text_new", "bits_new", "pages_new", "frag_new", "skb_new"];
+const NEW: [&str; 8] =
+    ["guarded_slab", "of_cache", "text_new", "bits_new", "pages_new", "frag_new", "skb_new", "skb_built"];
 
 impl Isolation<'_> {
     /// What a transaction does at a call of a function, apart from what `border` says that the call does to rights.
@@ -29,12 +29,12 @@ impl Isolation<'_> {
                 None if is_allocation(border) => Annotation::default(),
                 // Assembly, which has no type, is what the compiler needs.
                 None if proto.is_none() && border.is_empty() => Annotation::default(),
-                _ => before(Action::Irrevocable { settles: false }),
+                _ => before(Action::Irrevocable { settles: 0 }),
             };
         };
         let (mut found, left_out) = resolve::function(self, row, proto.as_ref(), &[]);
         if !left_out.is_empty() {
-            return before(Action::Irrevocable { settles: false });
+            return before(Action::Irrevocable { settles: 0 });
         }
         for step in &mut found.before {
             if let (Action::Defer { pointer, kind, .. }, Some(owned)) = (&mut step.action, &owned) {

@@ -155,12 +155,12 @@ const RIGHTS: &[Verb] = &[
 
 const TRANSACT: &[Verb] = &[
     verb("plain", &[], &[]),
-    verb("defer", &[], &["sync", "synclist"]),
+    verb("defer", &[], &["sync", "synclist", "packet"]),
     optional("reverse", &[Name, Value, Value, Value, Value, Value, Value], 5),
     verb("save", &[Value, Value], &[]),
     verb("touch", &[], &[]),
     verb("irrevocable", &[], &[]),
-    verb("settle", &[], &[]),
+    verb("settle", &[], &["packets"]),
 ];
 
 const ROLES: &[Verb] = &[

@@ -174,7 +174,9 @@ fn requires(action: &Action) -> bool {
         | Action::RequireObject { .. }
         | Action::RequireCall { .. }
         | Action::RequireCalls { .. } => true,
-        Action::Custom { name, .. } => name.starts_with("require_"),
+        Action::Custom { name, .. } => {
+            name.starts_with("require_") || name == "device" || name == "device_sound"
+        }
         _ => false,
     }
 }
