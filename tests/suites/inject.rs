@@ -93,7 +93,7 @@ fn file_system() -> Result<(), Failed> {
     for (name, bytes, _) in &mutants {
         files.push(write(folder.path(), name, bytes)?);
     }
-    let mut arguments = vec!["--workload", "files", "--with", "fat", "--guarded=fail", "--timeout", "60"];
+    let mut arguments = vec!["--workload", "files", "--with", "fat", "--guarded=fail", "--timeout", "180"];
     arguments.extend(["--set", "FILES=2", "--set", "DISK_MB=8", "--set", "STRESSORS=", "--set", "OPTIONS="]);
     arguments.extend(files.iter().flat_map(|file| ["--mutant", file.as_str()]));
     campaign("vfat", &out, &arguments)?.with(&[0])?;
