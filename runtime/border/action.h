@@ -46,6 +46,18 @@ struct guardrail_outcome {
 struct guardrail_outcome guardrail_terms(const struct guardrail_value *value, const struct guardrail_call *call);
 
 /**
+ * guardrail_values() - Evaluate all values of an action that has a list of them.
+ * @action: The action; its type is their number.
+ * @call: Call registers.
+ * @values: Gets the values.
+ * @most: How many there may be; others are left out.
+ *
+ * Context: Any but NMI.
+ * Return: How many there are, or -ENOENT where one could not be read.
+ */
+int guardrail_values(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long *values, unsigned int most);
+
+/**
  * guardrail_is_when() - Test the condition of an action, if it is a rare one.
  * @action: The action.
  * @frame: Call registers.

@@ -134,7 +134,7 @@ void guardrail_range_slow(unsigned long addr, unsigned long len, unsigned long d
 {
 	this_cpu_inc(guardrail_slow_counts.range);
 	check(addr, len, domain, ip);
-	if (is_transacting() && addr >= KERNEL_HALF)
+	if (is_transacting())
 		guardrail_transact_store(addr, len, ip);
 }
 EXPORT_SYMBOL_GPL(guardrail_range_slow);

@@ -6,22 +6,31 @@
 #include "domain/registrations.h"
 #include "transact/transaction.h"
 
-/* Reads what a call registers or undoes; false where nothing is to be done. */
-static bool read(const struct guardrail_action *action, const struct guardrail_call *call, struct guardrail_registration *read)
+int guardrail_values(const struct guardrail_action *action, const struct guardrail_call *call, unsigned long *values, unsigned int most)
 {
-	unsigned int i, n = min_t(u32, action->type, GUARDRAIL_UNDO_ARGS);
+	unsigned int i, n = min_t(u32, action->type, most);
 
-	if (!guardrail_applies(action, call))
-		return false;
-	*read = (struct guardrail_registration){ .domain = action->domain, .n = n };
 	for (i = 0; i < n; i++) {
 		const struct guardrail_value *value = i == 0 ? &action->pointer : i == 1 ? &action->size : &action->more[i - 2];
 
-		if (i > 1 && i - 2 >= action->n_more)
-			return false;
-		if (!guardrail_value(value, call, &read->args[i]))
-			return false;
+		if ((i > 1 && i - 2 >= action->n_more) || !value_of(value, call, &values[i]))
+			return -ENOENT;
 	}
+	return n;
+}
+
+/* Reads what a call registers or undoes; false where nothing is to be done. */
+static bool read(const struct guardrail_action *action, const struct guardrail_call *call, struct guardrail_registration *read)
+{
+	int n;
+
+	if (!guardrail_applies(action, call))
+		return false;
+	*read = (struct guardrail_registration){ .domain = action->domain };
+	n = guardrail_values(action, call, read->args, GUARDRAIL_UNDO_ARGS);
+	if (n < 0)
+		return false;
+	read->n = n;
 	strscpy(read->function, action->function, sizeof(read->function));
 	strscpy(read->inverse, action->inverse, sizeof(read->inverse));
 	return true;

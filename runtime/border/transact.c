@@ -124,17 +124,12 @@ int guardrail_do_reverse(const struct guardrail_action *action, struct guardrail
 	struct guardrail_transaction *tx = guardrail_transaction();
 	const struct guardrail_mark mark = { .bytes = sizeof(struct guardrail_logged_call), .kind = GUARDRAIL_LOGGED_CALLED };
 	struct guardrail_logged_call made = { .inverse = action->inverse };
-	unsigned int i, n = min_t(u32, action->type, ARRAY_SIZE(made.args));
 
 	if (!tx || !applies(action, call))
 		return 0;
-	for (i = 0; i < n; i++) {
-		const struct guardrail_value *value = i == 0 ? &action->pointer : i == 1 ? &action->size : &action->more[i - 2];
-
-		if ((i > 1 && i - 2 >= action->n_more) || !value_of(value, call, &made.args[i])) {
-			guardrail_transact_irrevocable(tx, "of which a value is not known", action->function);
-			return 0;
-		}
+	if (guardrail_values(action, call, made.args, ARRAY_SIZE(made.args)) < 0) {
+		guardrail_transact_irrevocable(tx, "of which a value is not known", action->function);
+		return 0;
 	}
 	guardrail_transact_note(tx, &mark, &made);
 	tx->calls++;

@@ -42,14 +42,14 @@ static bool is_guarded(const struct irqaction *action, void *data)
 void guardrail_irq_again(unsigned int irq, irq_handler_t handler, irq_handler_t thread_fn, unsigned long flags, const char *name,
 			 void *dev_id)
 {
-	const struct guardrail_record *record = guardrail_innermost();
+	u32 domain = guardrail_innermost_domain();
 
-	if (!record || !record->entry)
+	if (!domain)
 		return;
 	if (request_threaded_irq(irq, handler, thread_fn, flags, name, dev_id))
 		pr_warn_ratelimited("interrupt %u could not be requested again\n", irq);
 	else
-		guardrail_irq_note(record->entry->domain, irq, (unsigned long)dev_id);
+		guardrail_irq_note(domain, irq, (unsigned long)dev_id);
 }
 
 /* Copies how an interrupt was requested to the arguments of guardrail_irq_again(), of which the last is known. */

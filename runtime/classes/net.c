@@ -57,9 +57,8 @@ GUARDRAIL_CUSTOM(skb_new)
 
 void guardrail_unbuild(struct sk_buff *skb)
 {
-	const struct guardrail_record *record = guardrail_innermost();
 	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
-	u32 domain = record && record->entry ? record->entry->domain : 0;
+	u32 domain = guardrail_innermost_domain();
 
 	if (!guardrail_check_object(domain, (unsigned long)skb, GUARDRAIL_TYPE_SKB))
 		return;

@@ -52,9 +52,8 @@ GUARDRAIL_CUSTOM(work_done)
 
 void guardrail_requeue(struct delayed_work *work)
 {
-	const struct guardrail_record *record = guardrail_innermost();
 	unsigned long p = (unsigned long)&work->work, function = (unsigned long)work->work.func;
-	u32 domain = record && record->entry ? record->entry->domain : 0;
+	u32 domain = guardrail_innermost_domain();
 
 	/* It is the driver's again since it was canceled. */
 	if (!is_domain(domain) || !guardrail_check_write(domain, (unsigned long)work, sizeof(*work)) || !function || !guardrail_check_call(domain, function) || work->timer.function != delayed_work_timer_fn)
@@ -67,8 +66,7 @@ void guardrail_requeue(struct delayed_work *work)
 
 void guardrail_rearm(struct timer_list *timer, unsigned long expires)
 {
-	const struct guardrail_record *record = guardrail_innermost();
-	u32 domain = record && record->entry ? record->entry->domain : 0;
+	u32 domain = guardrail_innermost_domain();
 	unsigned long p = (unsigned long)timer;
 
 	/* Its memory may have been freed meanwhile, and used for something else. */

@@ -6,16 +6,12 @@
 #include "domain/ops.h"
 #include "domain/unwind.h"
 
-/* The contexts that tell what interrupts a task from the task. */
-#define CONTEXTS (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET)
-
 /* True where another entry of the domain has called this one, in the same context: that one is compared in its turn. */
 static bool is_inner(const struct guardrail_record *record)
 {
 	const struct guardrail_record *previous = record->previous;
 
-	return previous && previous->entry && previous->entry->domain == record->entry->domain &&
-	       !((previous->saved.preempt_count ^ record->saved.preempt_count) & CONTEXTS);
+	return previous && previous->entry && is_in_context_of(record, previous);
 }
 
 /* Writes in words what differs. */

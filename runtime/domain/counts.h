@@ -7,6 +7,8 @@
 #include <linux/preempt.h>
 #include <linux/sched.h>
 
+#include <linux/hardirq.h>
+
 #include "base/kernel.h"
 
 /**
@@ -24,6 +26,21 @@ static __always_inline bool counts_differ(const struct guardrail_saved *saved)
 	differ |= current->rcu_read_lock_nesting ^ saved->rcu_nesting;
 #endif
 	return differ | (current->migration_disabled ^ saved->migration_disabled);
+}
+
+/* The contexts that tell what interrupts a task from the task. */
+#define CONTEXTS (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET)
+
+/**
+ * is_in_context_of() - Test for two entries into one domain, of which neither interrupts the other, inlined.
+ * @record: An entry.
+ * @outer: Another one, below which it is.
+ *
+ * Return: True where they are.
+ */
+static inline bool is_in_context_of(const struct guardrail_record *record, const struct guardrail_record *outer)
+{
+	return record->entry->domain == outer->entry->domain && !((record->saved.preempt_count ^ outer->saved.preempt_count) & CONTEXTS);
 }
 
 /**

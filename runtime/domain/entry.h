@@ -87,6 +87,19 @@ bool guardrail_called_itself(const struct guardrail_record *record);
  */
 struct guardrail_record *guardrail_innermost(void);
 
+/**
+ * guardrail_innermost_domain() - Find the domain of the innermost entry of the current task.
+ *
+ * Context: Any but NMI.
+ * Return: The domain, or 0.
+ */
+static inline u32 guardrail_innermost_domain(void)
+{
+	const struct guardrail_record *record = guardrail_innermost();
+
+	return record && record->entry ? record->entry->domain : 0;
+}
+
 struct guardrail_thread;
 struct guardrail_transaction;
 

@@ -31,8 +31,8 @@
  * struct known - A device whose driver has transactions.
  * @list: Place among all.
  * @dev: The device, which is held.
- * @state: Its configuration.
  * @domain: The driver's domain.
+ * @state: Its configuration.
  */
 struct known {
 	struct list_head list;
@@ -173,7 +173,7 @@ static struct pci_dev *next_of(u32 domain, const struct pci_dev *before)
 
 	mutex_lock(&all_mutex);
 	list_for_each_entry(known, &all, list) {
-		if (behind && domain_of(known->dev->dev.driver) == domain) {
+		if (behind && known->domain == domain) {
 			found = pci_dev_get(known->dev);
 			break;
 		}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Which entries are transactions; transact/choose.h describes it. */
-#include <linux/ctype.h>
 #include <linux/glob.h>
 #include <linux/hash.h>
 #include <linux/mutex.h>

@@ -37,7 +37,7 @@ int guardrail_log_prepare(void)
 	int err = 0;
 
 	mutex_lock(&prepare_mutex);
-	while (!err && n_pages < memory / (PAGE_SIZE / 1024)) {
+	while (n_pages < memory / (PAGE_SIZE / 1024)) {
 		struct guardrail_log_page *page = (void *)__get_free_page(GFP_KERNEL);
 
 		if (!page) {

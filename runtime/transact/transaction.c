@@ -5,6 +5,7 @@
 #include <linux/sched.h>
 
 #include "base/symbols.h"
+#include "domain/counts.h"
 #include "domain/entry.h"
 #include "domain/ops.h"
 #include "domain/policy.h"
@@ -13,8 +14,6 @@
 #include "transact/transaction.h"
 #include "transact/undo.h"
 
-/* The contexts that tell what interrupts a task from the task. */
-#define CONTEXTS (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET)
 /* With this in place of the table's address, no tag has an address: nor has that of a store that is not aligned. */
 #define NOWHERE (1UL << 60)
 
@@ -37,20 +36,13 @@ void __init guardrail_transact_init(void (*stop)(u32 domain), void (*restore)(u3
 	guardrail_owner_comes = guardrail_transact_owned;
 }
 
-/* True where an entry that the transaction's entry led to is a part of it. */
-static bool is_part(const struct guardrail_transaction *tx, const struct guardrail_record *record)
-{
-	return record->entry && record->entry->domain == tx->domain &&
-	       !((record->saved.preempt_count ^ tx->record->saved.preempt_count) & CONTEXTS);
-}
-
 /* True where the code of the innermost entry is a part of the transaction. */
 static bool has(const struct guardrail_transaction *tx, const struct guardrail_record *innermost)
 {
 	const struct guardrail_record *record;
 
 	for (record = innermost; record != tx->record; record = record->previous)
-		if (!record || !is_part(tx, record))
+		if (!record || !record->entry || !is_in_context_of(record, tx->record))
 			return false;
 	return true;
 }
