@@ -14,6 +14,7 @@
 #include "domain/entry.h"
 #include "domain/inject.h"
 #include "domain/module.h"
+#include "recovery/device.h"
 #include "report/report.h"
 #include "rights/table.h"
 #include "rights/walk.h"
@@ -113,17 +114,44 @@ static int transact_open(struct inode *inode, struct file *file)
 	return single_open(file, transact_show, NULL);
 }
 
-/* Each write is one choice. */
-static ssize_t transact_write(struct file *file, const char __user *text, size_t size, loff_t *offset)
+/* Hands on what is written as one text. */
+static ssize_t write_text(const char __user *text, size_t size, int (*done)(char *text))
 {
 	char *line = size < PAGE_SIZE ? memdup_user_nul(text, size) : ERR_PTR(-EINVAL);
 	int err;
 
 	if (IS_ERR(line))
 		return PTR_ERR(line);
-	err = guardrail_choose_set(line);
+	err = done(line);
 	kfree(line);
 	return err ?: size;
+}
+
+/* Each write is one choice. */
+static ssize_t transact_write(struct file *file, const char __user *text, size_t size, loff_t *offset)
+{
+	return write_text(text, size, guardrail_choose_set);
+}
+
+static int checkpoint(char *text)
+{
+	return guardrail_device_checkpoint(strim(text));
+}
+
+static int restore(char *text)
+{
+	return guardrail_device_restore(strim(text));
+}
+
+/* Each write is the name of a device on its bus. */
+static ssize_t checkpoint_write(struct file *file, const char __user *text, size_t size, loff_t *offset)
+{
+	return write_text(text, size, checkpoint);
+}
+
+static ssize_t restore_write(struct file *file, const char __user *text, size_t size, loff_t *offset)
+{
+	return write_text(text, size, restore);
 }
 
 static const struct file_operations transact_fops = {
@@ -133,6 +161,16 @@ static const struct file_operations transact_fops = {
 	.llseek = seq_lseek,
 	.release = single_release,
 	.write = transact_write,
+};
+
+static const struct file_operations checkpoint_fops = {
+	.owner = THIS_MODULE,
+	.write = checkpoint_write,
+};
+
+static const struct file_operations restore_fops = {
+	.owner = THIS_MODULE,
+	.write = restore_write,
 };
 
 static const struct file_operations inject_fops = {
@@ -148,6 +186,8 @@ void __init guardrail_debugfs_init(void)
 	debugfs_create_file("stats", 0400, folder, NULL, &stats_fops);
 	debugfs_create_file("inject", 0200, folder, NULL, &inject_fops);
 	debugfs_create_file("transact", 0600, folder, NULL, &transact_fops);
+	debugfs_create_file("checkpoint", 0200, folder, NULL, &checkpoint_fops);
+	debugfs_create_file("restore", 0200, folder, NULL, &restore_fops);
 }
 
 void guardrail_debugfs_exit(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* debugfs: guardrail/domains, guardrail/violations and guardrail/stats, for people and for tests. */
+/* debugfs: the files in guardrail/, for people, for the command line and for tests. */
 #ifndef GUARDRAIL_DEBUGFS_H
 #define GUARDRAIL_DEBUGFS_H
 

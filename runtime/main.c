@@ -12,6 +12,7 @@
 #include "domain/frames.h"
 #include "domain/ops.h"
 #include "recovery/class.h"
+#include "recovery/device.h"
 #include "recovery/recover.h"
 #include "report/report.h"
 #include "rights/conflict.h"
@@ -51,7 +52,7 @@ static const struct guardrail_domain_ops domain_ops = {
 	.transact_ends = guardrail_transact_ends,
 	.transact_undoes = guardrail_transact_undoes,
 	.transact_undone = guardrail_transact_undone,
-	.transact_module = guardrail_transact_module,
+	.transact_module = guardrail_device_module,
 };
 
 /* Checks save flags by lahf and sahf. */
@@ -138,6 +139,7 @@ static void __exit guardrail_exit(void)
 	guardrail_conflict_exit();
 	guardrail_table_exit();
 	guardrail_received_exit();
+	guardrail_choose_exit();
 	guardrail_log_exit();
 	guardrail_report_exit();
 }

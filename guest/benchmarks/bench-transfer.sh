@@ -1,5 +1,6 @@
 # Sends or receives a fixed amount through the driver's interface, from a server of the host (iperf3).
 # Variables: SERVER_PORT, PROTOCOL (tcp or udp), DIRECTION (send or receive), BYTES, and of UDP: LENGTH, RATE (bits per second; 0 for all there is).
+# POLICY, where it is not empty, is that of a guarded driver.
 
 HOST=10.0.2.2
 
@@ -22,7 +23,10 @@ transfer() {
 # Of the last sum in the report: what arrived.
 figure() { grep "\"$1\":" /tmp/transfer | tail -n 1 | sed 's/[^0-9.]*\([0-9]*\).*/\1/'; }
 
+set_policy() { [ -z "$POLICY" ] || echo "$POLICY" >/sys/module/guardrail/parameters/policy; }
+
 step interface find_interface
+step policy set_policy
 step up up
 step work transfer
 step worked true

@@ -22,6 +22,7 @@ static const char *const texts[GUARDRAIL_LIMITS] = {
 	[GUARDRAIL_LIMIT_REGISTRATIONS] = "too many registrations are noted, or there is no memory; the others stay when their domain dies",
 	[GUARDRAIL_LIMIT_RECEIVED] = "a domain has received too many pointers; it may not pass back one that another replaced",
 	[GUARDRAIL_LIMIT_NMI] = "code of a guarded module was called in an NMI, which is refused or not checked",
+	[GUARDRAIL_LIMIT_CHOICES] = "too many choices of transactions wait for their modules, or there is no memory; the others are forgotten",
 };
 
 static atomic_long_t reached[GUARDRAIL_LIMITS];

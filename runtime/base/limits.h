@@ -23,6 +23,7 @@
  * @GUARDRAIL_LIMIT_REGISTRATIONS: Notes of registrations.
  * @GUARDRAIL_LIMIT_RECEIVED: Pointers that a domain has received.
  * @GUARDRAIL_LIMIT_NMI: What NMIs may do.
+ * @GUARDRAIL_LIMIT_CHOICES: Choices of entries that wait until their module is loaded again.
  * @GUARDRAIL_LIMITS: One more than the last.
  */
 enum guardrail_limit {
@@ -42,6 +43,7 @@ enum guardrail_limit {
 	GUARDRAIL_LIMIT_REGISTRATIONS,
 	GUARDRAIL_LIMIT_RECEIVED,
 	GUARDRAIL_LIMIT_NMI,
+	GUARDRAIL_LIMIT_CHOICES,
 	GUARDRAIL_LIMITS,
 };
 

@@ -15,7 +15,7 @@
 #include "rights/references.h"
 #include "rights/sent.h"
 #include "rights/table.h"
-#include "transact/transaction.h"
+#include "transact/quick.h"
 
 DEFINE_PER_CPU(struct guardrail_slow_counts, guardrail_slow_counts);
 
@@ -76,9 +76,9 @@ static void check(unsigned long addr, unsigned long n, unsigned long domain, uns
  * True for a range between this stack frame and a near entry of the module. Variables that are
  * written by pointer lie there.
  */
-static __always_inline bool is_between(unsigned long addr, unsigned long n)
+static __always_inline bool is_between(unsigned long addr, unsigned long n, unsigned long sp)
 {
-	unsigned long sp = current_stack_pointer, limit;
+	unsigned long limit;
 
 	if (addr - sp >= THREAD_SIZE)
 		return false;
@@ -86,26 +86,16 @@ static __always_inline bool is_between(unsigned long addr, unsigned long n)
 	return addr + n <= limit && limit - sp < THREAD_SIZE;
 }
 
-/* True for a store that the tags allow, while a transaction keeps checks from finding them. */
-static __always_inline bool is_usual(unsigned long addr, unsigned long n, unsigned long domain)
+static noinline void write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip, unsigned long sp)
 {
-	unsigned long tag = tag_of(addr);
+	unsigned long at = addr % GUARDRAIL_SLOT;
 
-	return addr >= KERNEL_HALF && addr % GUARDRAIL_SLOT + n <= GUARDRAIL_SLOT && tag_peek(tag) == WRITABLE(domain);
-}
-
-static __always_inline void write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
-{
-	unsigned long at = addr % GUARDRAIL_SLOT, sp = current_stack_pointer;
-
-	/* The compiler would read the register again where it is used, and pushes lie between. */
-	OPTIMIZER_HIDE_VAR(sp);
 	this_cpu_inc(guardrail_slow_counts.write);
 	if (likely(guardrail_stored_before(addr, size, sp)) && !is_in_use(addr, size)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		return;
 	}
-	if (is_between(addr, size) && !is_in_use(addr, size) && !guardrail_returns_by(addr, size, sp)) {
+	if (is_between(addr, size, sp) && !is_in_use(addr, size) && !guardrail_returns_by(addr, size, sp)) {
 		this_cpu_inc(guardrail_slow_counts.stack);
 		populate(tag_of(addr), tag_of(addr));
 		return;
@@ -118,15 +108,24 @@ static __always_inline void write_slow(unsigned long addr, unsigned long size, u
 	check(addr, size, domain, ip);
 }
 
+/* The store is a part of a transaction, or lies where tags cannot be read while one is under way. */
+static noinline void transacting(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip, unsigned long sp)
+{
+	if (!is_usual(addr, size, domain))
+		write_slow(addr, size, domain, ip, sp);
+	guardrail_transact_store(addr, size, ip);
+}
+
 void guardrail_write_slow(unsigned long addr, unsigned long size, unsigned long domain, unsigned long ip)
 {
-	if (!is_transacting()) {
-		write_slow(addr, size, domain, ip);
-		return;
-	}
-	if (!is_usual(addr, size, domain))
-		write_slow(addr, size, domain, ip);
-	guardrail_transact_store(addr, size, ip);
+	unsigned long sp = current_stack_pointer;
+
+	/* The compiler would read the register again where it is used, and calls lie between. */
+	OPTIMIZER_HIDE_VAR(sp);
+	if (!is_transacting())
+		write_slow(addr, size, domain, ip, sp);
+	else if (!quick_store(addr, size, domain, ip))
+		transacting(addr, size, domain, ip, sp);
 }
 EXPORT_SYMBOL_GPL(guardrail_write_slow);
 

@@ -2,11 +2,18 @@
 /* What calls of the kernel do that are parts of a transaction. Thunks leave these out where none is under way on the CPU. */
 #include <linux/dma-mapping.h>
 
-#include "border/action.h"
+#include "border/custom.h"
 #include "border/transact.h"
 #include "domain/imports.h"
 #include "rights/object.h"
 #include "transact/transaction.h"
+
+/* A transaction of which a part was ended ends here, while it can still be undone. */
+static void end_doomed(const struct guardrail_transaction *tx)
+{
+	if (tx->doomed)
+		guardrail_unwind(tx->domain);
+}
 
 int guardrail_do_irrevocable(const struct guardrail_action *action, struct guardrail_call *call)
 {
@@ -14,15 +21,26 @@ int guardrail_do_irrevocable(const struct guardrail_action *action, struct guard
 
 	if (!tx || !applies(action, call) || (action->to && !tx->first))
 		return 0;
-	/* While it can still be undone. */
-	if (tx->doomed)
-		guardrail_unwind(tx->domain);
+	end_doomed(tx);
 	guardrail_transact_irrevocable(tx, action->to ? "for which calls were made that had been put off" : "which nothing undoes", action->function);
 	if (action->to)
 		guardrail_transact_make(tx, action->to == 2);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(guardrail_do_irrevocable);
+
+/* What lies in the entry's own frames is gone with them. What a call changes elsewhere stays. */
+GUARDRAIL_CUSTOM(transact_shared)
+{
+	struct guardrail_transaction *tx = guardrail_transaction();
+	unsigned long p = object_of(action, call);
+
+	if (!tx || (p >= current_stack_pointer && p < (unsigned long)tx->record))
+		return 0;
+	end_doomed(tx);
+	guardrail_transact_irrevocable(tx, "which nothing undoes", action->function);
+	return 0;
+}
 
 int guardrail_do_touch(const struct guardrail_action *action, struct guardrail_call *call)
 {

@@ -6,6 +6,7 @@
 #include "domain/entry.h"
 #include "rights/fields.h"
 #include "rights/memory.h"
+#include "transact/transaction.h"
 
 static void clear_requests(u32 domain, const struct blk_mq_tag_set *set, const struct blk_mq_tags *tags)
 {
@@ -36,14 +37,39 @@ GUARDRAIL_CUSTOM(tags_gone)
 
 /*
  * A function that was to start a request was ended. A request that it has started may be the device's, which completes it, or
- * else its time runs out. One that it has not started fails with the error of the entry.
+ * else its time runs out. One that it has not started fails with the error of the entry, and where the entry is undone, the
+ * kernel queues the request again. One that was started in a transaction may be done already.
  */
 GUARDRAIL_CUSTOM(queue_ended)
 {
 	const struct blk_mq_queue_data *queued = (const struct blk_mq_queue_data *)object_of(action, call);
 
-	if (queued && was_ended(call) && blk_mq_request_started(queued->rq))
+	if (queued && was_undone(call))
+		call->result = BLK_STS_RESOURCE;
+	else if (queued && (was_kept(call) || (was_ended(call) && blk_mq_request_started(queued->rq))))
 		call->result = BLK_STS_OK;
+	return 0;
+}
+
+/*
+ * From now on the kernel may ask the driver to end the request: when its time runs out, or when the device is reset. So the
+ * driver has all that is needed for that, which must not be undone. If the entry ends here, its device is restored, which ends
+ * the request, and the kernel repeats it.
+ */
+GUARDRAIL_CUSTOM(transact_started)
+{
+	const struct request *rq = (const struct request *)object_of(action, call);
+	struct guardrail_transaction *tx = guardrail_transaction();
+	const struct blk_mq_queue_data *queued;
+
+	if (!rq || !tx)
+		return 0;
+	/* It is the request that the entry is called with; of others it is not known what the driver does with them. */
+	queued = (const struct blk_mq_queue_data *)tx->record->call.args[1];
+	if (tx->record->call.args[0] == (unsigned long)pointer_at(&rq->mq_hctx) && pointer_at(&queued->rq) == rq)
+		tx->kept = true;
+	else
+		guardrail_transact_irrevocable(tx, "which nothing undoes", action->function);
 	return 0;
 }
 

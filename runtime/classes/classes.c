@@ -18,6 +18,8 @@ void __init guardrail_classes_register(void)
 	guardrail_slab_register();
 	guardrail_virtio_register();
 	guardrail_usb_register();
+	guardrail_usb_device_register();
+	guardrail_sound_register();
 }
 
 bool guardrail_may_store(u32 domain, unsigned long addr, unsigned long n)

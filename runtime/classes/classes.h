@@ -57,4 +57,14 @@ void __init guardrail_virtio_register(void);
  */
 void __init guardrail_usb_register(void);
 
+/**
+ * guardrail_usb_device_register() - Register the requests of drivers of USB devices.
+ */
+void __init guardrail_usb_device_register(void);
+
+/**
+ * guardrail_sound_register() - Register sound cards.
+ */
+void __init guardrail_sound_register(void);
+
 #endif /* GUARDRAIL_CLASSES_CLASSES_H */

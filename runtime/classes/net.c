@@ -55,7 +55,7 @@ GUARDRAIL_CUSTOM(skb_new)
 	return skb ? give_memory(action->domain, skb) : 0;
 }
 
-void guardrail_unbuild(struct sk_buff *skb)
+void guardrail_unbuild(struct sk_buff *skb, bool owned)
 {
 	unsigned long head = (unsigned long)skb->head, size = memory_of(skb);
 	u32 domain = guardrail_innermost_domain();
@@ -66,13 +66,20 @@ void guardrail_unbuild(struct sk_buff *skb)
 	guardrail_revoke(domain, (unsigned long)skb, sizeof(*skb));
 	guardrail_destroy_skb(domain, (unsigned long)skb);
 	kfree_skb_partial(skb, true);
-	guardrail_give(domain, head, size, GUARDRAIL_KIND_FRAG);
+	if (owned)
+		guardrail_give(domain, head, size, GUARDRAIL_KIND_FRAG);
+	else
+		guardrail_grant_fresh(domain, head, size);
 }
 
-static noinline void note_built(unsigned long skb)
+/* The buffer was allocated as one, or is a part of a page. */
+static noinline void note_built(u32 domain, unsigned long skb)
 {
 	const struct guardrail_mark mark = { .bytes = sizeof(struct guardrail_logged_call), .kind = GUARDRAIL_LOGGED_CALLED };
-	const struct guardrail_logged_call made = { .inverse = "guardrail_unbuild", .args = { skb } };
+	unsigned long head = (unsigned long)((struct sk_buff *)skb)->head;
+	struct guardrail_range buffer;
+	bool owned = guardrail_check_owner(domain, head, GUARDRAIL_KIND_FRAG, NULL) || guardrail_buffer_owned(domain, head, &buffer);
+	const struct guardrail_logged_call made = { .inverse = "guardrail_unbuild", .args = { skb, owned } };
 	struct guardrail_transaction *tx = guardrail_transaction();
 
 	if (tx)
@@ -97,7 +104,7 @@ GUARDRAIL_CUSTOM(skb_built)
 	unsigned long skb, size;
 
 	if (is_transacting() && object_of(action, call))
-		note_built(object_of(action, call));
+		note_built(action->domain, object_of(action, call));
 	if (likely(usual_pointer(action, call, &skb) && usual_size(action, call, &size) &&
 		   buffer_moves(action->domain, (unsigned long)((struct sk_buff *)skb)->head, size))) {
 		guardrail_count_owned(action->domain, -size);
@@ -379,7 +386,9 @@ GUARDRAIL_CUSTOM(frag_new)
 {
 	unsigned long p, size;
 
-	if (likely(!is_transacting() && usual_pointer(action, call, &p) && usual_size(action, call, &size) && buffer_begins(action->domain, p, size))) {
+	if (likely(usual_pointer(action, call, &p) && usual_size(action, call, &size) && buffer_begins(action->domain, p, size))) {
+		if (is_transacting())
+			guardrail_transact_owned(action->domain, p, size, GUARDRAIL_KIND_FRAG);
 		guardrail_count_owned(action->domain, size);
 		guardrail_check_quota(action, call, p, size);
 		return 0;

@@ -86,11 +86,12 @@ struct sk_buff;
 /**
  * guardrail_unbuild() - Undo that an entry has built a packet around a buffer: the buffer is the driver's again.
  * @skb: The packet, as it was built.
+ * @owned: The buffer was allocated as one. Else it is a part of a page that the driver has.
  *
  * Tables of transactions do not name this function: the border logs it where a packet is built.
  *
  * Context: That of the entry, which is being undone.
  */
-void guardrail_unbuild(struct sk_buff *skb);
+void guardrail_unbuild(struct sk_buff *skb, bool owned);
 
 #endif /* GUARDRAIL_CLASSES_NET_H */

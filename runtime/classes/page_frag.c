@@ -6,6 +6,28 @@
 
 #include "border/custom.h"
 #include "classes/memory.h"
+#include "transact/transaction.h"
+
+/* Drops a reference to a page from which no buffers are cut any more. If it was the last one, its rights end. */
+static void let_go(u32 domain, struct page *page)
+{
+	if (page_ref_count(page) == 1)
+		guardrail_page_take(domain, page);
+	put_page(page);
+}
+
+/* The same at the end of a transaction: an entry that is undone still has the page. */
+static void let_go_later(const struct guardrail_action *action, struct page *page)
+{
+	const struct guardrail_deferred deferred = { .call = (unsigned long)let_go, .args = { action->domain, (unsigned long)page } };
+	struct guardrail_transaction *tx = is_transacting() ? guardrail_transaction() : NULL;
+
+	if (tx && guardrail_transact_defer(tx, &deferred))
+		return;
+	if (tx)
+		guardrail_transact_irrevocable(tx, "which cannot be put off", action->function);
+	let_go(action->domain, page);
+}
 
 /*
  * skb_page_frag_refill(size, frag): makes room for a buffer, in the page that is there or in a new one. Buffers of the
@@ -27,11 +49,8 @@ GUARDRAIL_CUSTOM(page_refill)
 	if (old)
 		get_page(old);
 	call->result = skb_page_frag_refill(size, frag, (gfp_t)call->args[2]);
-	if (old) {
-		if (page_ref_count(old) == 1)
-			guardrail_page_take(action->domain, old);
-		put_page(old);
-	}
+	if (old)
+		let_go_later(action, old);
 	if (call->result && guardrail_page_give(action->domain, frag->page, frag->size))
 		call->result = false;
 	return 1;

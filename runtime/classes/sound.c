@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Sound cards: the parts of a card that the driver may write while it exists. */
+/*
+ * Sound cards: the parts of a card that the driver may write while it exists, and its streams while its device is restored.
+ */
+#include <linux/mutex.h>
 #include <linux/slab.h>
 #include <sound/control.h>
 #include <sound/core.h>
 #include <sound/pcm.h>
 #include <sound/rawmidi.h>
 
+#include "base/symbols.h"
 #include "border/custom.h"
+#include "classes/classes.h"
+#include "recovery/class.h"
 #include "rights/memory.h"
 
 /**
@@ -114,4 +120,162 @@ GUARDRAIL_CUSTOM(snd_card_leaves)
 	if (card && guardrail_check_write(action->domain, (unsigned long)&card->private_data, sizeof(card->private_data)))
 		clear_devices(action->domain, card);
 	return 0;
+}
+
+/*
+ * A device that is set up anew knows no stream. So streams that it knew are stopped, as where a program was too late: the
+ * program, or the kernel for it, prepares the stream anew and goes on. Until the device is restored, nothing is opened,
+ * closed, set up or prepared.
+ */
+
+/* The functions of the module of streams. */
+struct pcm_functions {
+	void (*lock)(struct snd_pcm_substream *substream);
+	void (*unlock)(struct snd_pcm_substream *substream);
+	int (*stop)(struct snd_pcm_substream *substream, snd_pcm_state_t state);
+};
+
+static bool find_functions(struct pcm_functions *pcm)
+{
+	pcm->lock = (void *)guardrail_find_symbol("snd_pcm_stream_lock_irq");
+	pcm->unlock = (void *)guardrail_find_symbol("snd_pcm_stream_unlock_irq");
+	pcm->stop = (void *)guardrail_find_symbol("snd_pcm_stop");
+	return pcm->lock && pcm->unlock && pcm->stop;
+}
+
+/* True where the device knows the stream. */
+static bool is_set_up(const struct snd_pcm_substream *substream)
+{
+	const struct snd_pcm_runtime *runtime = substream->runtime;
+
+	return snd_pcm_running((struct snd_pcm_substream *)substream) || runtime->state == SNDRV_PCM_STATE_PREPARED ||
+	       runtime->state == SNDRV_PCM_STATE_PAUSED;
+}
+
+static void stop_stream(struct snd_pcm_substream *substream)
+{
+	struct pcm_functions pcm;
+	bool paused;
+
+	/* Only those who hold the stream's locks set it up. */
+	if (!is_set_up(substream) || !find_functions(&pcm))
+		return;
+	pcm.lock(substream);
+	paused = substream->runtime->state == SNDRV_PCM_STATE_PAUSED;
+	if (is_set_up(substream) && !pcm.stop(substream, SNDRV_PCM_STATE_XRUN) && paused)
+		/* The kernel takes it for stopped already, but the driver must not have the device go on later. */
+		substream->ops->trigger(substream, SNDRV_PCM_TRIGGER_STOP);
+	pcm.unlock(substream);
+}
+
+static void quiesce_stream(struct snd_pcm_substream *substream)
+{
+	mutex_lock(&substream->runtime->buffer_mutex);
+	stop_stream(substream);
+}
+
+static void resume_stream(struct snd_pcm_substream *substream)
+{
+	mutex_unlock(&substream->runtime->buffer_mutex);
+}
+
+/* With open_mutex held, streams neither come nor go. */
+static void each_open_stream(const struct snd_pcm *pcm, void (*each)(struct snd_pcm_substream *substream))
+{
+	struct snd_pcm_substream *substream;
+	int stream;
+
+	for (stream = 0; stream < 2; stream++)
+		for (substream = pcm->streams[stream].substream; substream; substream = substream->next)
+			if (substream->runtime && substream->ops)
+				each(substream);
+}
+
+/* The card of a device, if a child of the device is one; NULL for other children. */
+static struct snd_card *card_of(struct device *child)
+{
+	struct snd_card *card = container_of(child, struct snd_card, card_dev);
+
+	if (!child->class || strcmp(child->class->name, "sound") || !str_has_prefix(dev_name(child), "card"))
+		return NULL;
+	return card->dev == child->parent ? card : NULL;
+}
+
+/**
+ * struct quiet - A PCM whose streams wait until its device is restored.
+ * @list: Place among all.
+ * @dev: The device.
+ * @pcm: The PCM, whose open_mutex is held.
+ */
+struct quiet {
+	struct list_head list;
+	struct device *dev;
+	struct snd_pcm *pcm;
+};
+
+static LIST_HEAD(quiets);
+/* Protects the list. Taken in process context; nothing nests inside. */
+static DEFINE_MUTEX(quiets_mutex);
+
+static void quiesce_pcm(struct device *dev, struct snd_pcm *pcm)
+{
+	struct quiet *quiet = kmalloc(sizeof(*quiet), GFP_KERNEL);
+
+	/* What was not stopped is an underrun for its program later. */
+	if (!quiet)
+		return;
+	quiet->dev = dev;
+	quiet->pcm = pcm;
+	mutex_lock(&pcm->open_mutex);
+	each_open_stream(pcm, quiesce_stream);
+	mutex_lock(&quiets_mutex);
+	list_add(&quiet->list, &quiets);
+	mutex_unlock(&quiets_mutex);
+}
+
+/* While a driver has its device, its card's streams stay. */
+static int quiesce_card(struct device *child, void *data)
+{
+	struct snd_card *card = card_of(child);
+	struct snd_device *device;
+
+	if (!card)
+		return 0;
+	list_for_each_entry(device, &card->devices, list)
+		if (device->type == SNDRV_DEV_PCM)
+			quiesce_pcm(child->parent, device->device_data);
+	return 0;
+}
+
+static void quiesce(struct device *dev)
+{
+	device_for_each_child(dev, NULL, quiesce_card);
+}
+
+static void resume(struct device *dev)
+{
+	struct quiet *quiet, *next;
+	LIST_HEAD(found);
+
+	mutex_lock(&quiets_mutex);
+	list_for_each_entry_safe(quiet, next, &quiets, list)
+		if (quiet->dev == dev)
+			list_move(&quiet->list, &found);
+	mutex_unlock(&quiets_mutex);
+	list_for_each_entry_safe(quiet, next, &found, list) {
+		each_open_stream(quiet->pcm, resume_stream);
+		mutex_unlock(&quiet->pcm->open_mutex);
+		kfree(quiet);
+	}
+}
+
+static struct guardrail_recovery_class sound = {
+	.name = "sound cards",
+	.quiesce = quiesce,
+	.resume = resume,
+};
+
+void __init guardrail_sound_register(void)
+{
+	guardrail_recovery_register(&sound);
 }

@@ -12,6 +12,7 @@
 #include "border/custom.h"
 #include "classes/classes.h"
 #include "recovery/class.h"
+#include "recovery/virtqueue.h"
 
 #define MOST 64
 
@@ -102,6 +103,8 @@ static void release_devices(u32 domain)
 
 	while ((dev = next(domain, &i))) {
 		dev->config->del_vqs(dev);
+		/* A transaction that was undone may have stopped it. */
+		guardrail_virtqueue_over(dev);
 		change(dev, NULL, domain);
 		put_device(&dev->dev);
 	}

@@ -3,11 +3,10 @@
 #ifndef GUARDRAIL_DOMAIN_COUNTS_H
 #define GUARDRAIL_DOMAIN_COUNTS_H
 
+#include <linux/hardirq.h>
 #include <linux/irqflags.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
-
-#include <linux/hardirq.h>
 
 #include "base/kernel.h"
 

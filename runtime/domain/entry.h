@@ -223,6 +223,32 @@ bool guardrail_on_stack_of(u32 domain, unsigned long p);
  */
 void guardrail_revive(u32 domain);
 
+/* For guardrail_saved.unwound: the entry was ended, and what it did is undone; or it stays, and its device is restored. */
+#define GUARDRAIL_UNDONE 2
+#define GUARDRAIL_STAYS 3
+
+/**
+ * was_undone() - Test for an entry that was ended from within, and has done nothing.
+ * @call: Call registers of an entry, after its function.
+ *
+ * Return: True where it was.
+ */
+static inline bool was_undone(const struct guardrail_call *call)
+{
+	return container_of(call, struct guardrail_record, call)->saved.unwound == GUARDRAIL_UNDONE;
+}
+
+/**
+ * was_kept() - Test for an entry that was ended from within, and whose device is restored with what it did.
+ * @call: Call registers of an entry, after its function.
+ *
+ * Return: True where it was.
+ */
+static inline bool was_kept(const struct guardrail_call *call)
+{
+	return container_of(call, struct guardrail_record, call)->saved.unwound == GUARDRAIL_STAYS;
+}
+
 /**
  * was_ended() - Test for an entry that was ended from within.
  * @call: Call registers of an entry, after its function.

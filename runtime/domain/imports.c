@@ -33,11 +33,48 @@ static bool look(const struct guardrail_module *guarded, void *data)
 	return false;
 }
 
+/* Calls that are put off ask again and again, for few functions. */
+#define FOUND 16
+
+/**
+ * struct found - What was found on a CPU.
+ * @age: How many modules had been unloaded by then.
+ * @domain: Domain of the import.
+ * @function: As in struct wanted.
+ * @call: As there.
+ */
+struct found {
+	unsigned long age;
+	u32 domain;
+	unsigned long function, call;
+};
+
+static DEFINE_PER_CPU(struct found, found[FOUND]);
+static unsigned long age = 1;
+
+void guardrail_imports_gone(void)
+{
+	/* Behind the change of the list, which a search may have read before. */
+	smp_store_release(&age, age + 1);
+}
+
 unsigned long guardrail_find_import(u32 domain, unsigned long p)
 {
 	struct wanted wanted = { .function = p };
+	unsigned long flags, call = 0, now = smp_load_acquire(&age);
+	struct found *place;
 
-	return p && guardrail_any_module(domain, look, &wanted) ? wanted.call : 0;
+	local_irq_save(flags);
+	place = this_cpu_ptr(&found[p / GUARDRAIL_SLOT / 2 % FOUND]);
+	if (place->age == now && place->function == p && place->domain == domain)
+		call = place->call;
+	local_irq_restore(flags);
+	if (call || !p || !guardrail_any_module(domain, look, &wanted))
+		return call;
+	local_irq_save(flags);
+	*this_cpu_ptr(&found[p / GUARDRAIL_SLOT / 2 % FOUND]) = (struct found){ .age = now, .domain = domain, .function = p, .call = wanted.call };
+	local_irq_restore(flags);
+	return wanted.call;
 }
 
 bool guardrail_imported_variable(u32 domain, bool (*fits)(unsigned long variable, void *data), void *data)

@@ -16,6 +16,13 @@
 unsigned long guardrail_find_import(u32 domain, unsigned long p);
 
 /**
+ * guardrail_imports_gone() - Forget what was found, since a module is unloaded.
+ *
+ * Context: Any; modules_lock is held.
+ */
+void guardrail_imports_gone(void);
+
+/**
  * guardrail_imported_variable() - Search the variables that the modules of a domain import.
  * @domain: The domain.
  * @fits: Says of each whether it is the one.

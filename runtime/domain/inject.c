@@ -13,7 +13,7 @@
 static u32 domain_to_fault;
 static atomic_t calls_left;
 /* The same for stores of transactions; no domain has the number 0. */
-static u32 domain_to_fault_at_store;
+u32 guardrail_store_fault;
 static atomic_t stores_left;
 
 void guardrail_inject(u32 domain, unsigned int calls)
@@ -35,13 +35,13 @@ void guardrail_injected(u32 domain, unsigned long ip)
 void guardrail_inject_store(u32 domain, unsigned int stores)
 {
 	atomic_set(&stores_left, stores);
-	smp_store_release(&domain_to_fault_at_store, domain);
+	smp_store_release(&guardrail_store_fault, domain);
 }
 
 void guardrail_injected_store(u32 domain, unsigned long ip)
 {
-	if (likely(smp_load_acquire(&domain_to_fault_at_store) != domain) || !atomic_dec_and_test(&stores_left))
+	if (likely(smp_load_acquire(&guardrail_store_fault) != domain) || !atomic_dec_and_test(&stores_left))
 		return;
-	WRITE_ONCE(domain_to_fault_at_store, 0);
+	WRITE_ONCE(guardrail_store_fault, 0);
 	guardrail_domain_ops->faulted(domain, "injected fault", ip);
 }

@@ -32,6 +32,20 @@ void guardrail_injected(u32 domain, unsigned long ip);
  */
 void guardrail_inject_store(u32 domain, unsigned int stores);
 
+/* The domain that is to fault at a store; 0 for none. */
+extern u32 guardrail_store_fault;
+
+/**
+ * guardrail_injects_stores() - Test whether stores are counted.
+ *
+ * Context: Any.
+ * Return: True where some domain is to fault at a store.
+ */
+static inline bool guardrail_injects_stores(void)
+{
+	return unlikely(smp_load_acquire(&guardrail_store_fault));
+}
+
 /**
  * guardrail_injected_store() - Count a store of a transaction, and fault if it is the one.
  * @domain: Domain that stores.

@@ -15,6 +15,7 @@
 #include "domain/admission.h"
 #include "domain/entry.h"
 #include "domain/frames.h"
+#include "domain/imports.h"
 #include "domain/interrupts.h"
 #include "domain/module.h"
 #include "domain/ops.h"
@@ -324,6 +325,7 @@ static void leave(struct entered *entered)
 
 	spin_lock_irqsave(&modules_lock, flags);
 	list_del_rcu(&entered->list);
+	guardrail_imports_gone();
 	spin_unlock_irqrestore(&modules_lock, flags);
 	guardrail_domain_ops->transact_module(guarded, false);
 	clear_ranges(guarded->domain, guarded->writable, guarded->n_writable);
@@ -396,9 +398,11 @@ static int keep(struct entered *entered)
 	guardrail_skbs_forget(module);
 	spin_lock_irqsave(&modules_lock, flags);
 	list_del_rcu(&entered->list);
+	guardrail_imports_gone();
 	entered->next_kept = kept;
 	smp_store_release(&kept, entered);
 	spin_unlock_irqrestore(&modules_lock, flags);
+	guardrail_domain_ops->transact_module(entered->guarded, false);
 	n_kept++;
 	return 0;
 }

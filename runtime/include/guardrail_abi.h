@@ -11,7 +11,7 @@
  *	address of the tag of the byte at p = (p >> GUARDRAIL_SLOT_SHIFT) + guardrail_table	(modulo 2^64)
  *
  * Checks read guardrail_table as each CPU has it. While a transaction is under way on a CPU, that CPU has another value, with
- * which no tag can be read: each check goes to the slow path, which notes what the store overwrites.
+ * which checks find no right: each goes to the slow path, which notes what the store overwrites.
  *
  * A tag of 0 says that no domain may do more than read the slot. GUARDRAIL_CONFLICT says that the rights to the slot stand
  * in a side table, the conflict table. Any other tag holds the number of a domain in its upper four bits, and a right in its
@@ -309,7 +309,7 @@ struct guardrail_module {
 	u64 n_transacts;
 };
 
-/* The address of the tag of p, less (p >> GUARDRAIL_SLOT_SHIFT); while transactions are under way on the CPU, no address. */
+/* The address of the tag of p, less (p >> GUARDRAIL_SLOT_SHIFT). While transactions are under way on the CPU, there is no right. */
 DECLARE_PER_CPU(unsigned long, guardrail_table);
 /* How many transactions are under way on the CPU. Thunks skip what they do for transactions alone where it is 0. */
 DECLARE_PER_CPU(int, guardrail_transacting);

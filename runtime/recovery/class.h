@@ -55,6 +55,10 @@
  * @end_teardown: No driver will be loaded anew: free what only a new driver would use.
  * @exit: This module is unloaded.
  *
+ * @quiesce: A device is restored next, whose domain lives: end what users have under way with it, and have them wait who would
+ *	begin anew. Its lock is held.
+ * @resume: It was restored, or could not be: users may begin again. Its lock has been held all the time.
+ *
  * Any member after @not_restored may be NULL. All but @outlives and @entry_over are called in
  * process context and may sleep. @park and the teardown members hold teardown_lock of
  * recovery/recover.c. Exceptions are @free, @prepare_free and @end_teardown, which a recovery calls
@@ -88,6 +92,9 @@ struct guardrail_recovery_class {
 	bool (*prepare_free)(u32 domain, unsigned long start, unsigned long size);
 	void (*end_teardown)(u32 domain);
 	void (*exit)(void);
+
+	void (*quiesce)(struct device *dev);
+	void (*resume)(struct device *dev);
 };
 
 /* The classes, in the order of their registration, which is the order that each step visits them in. */

@@ -3,23 +3,24 @@
  * Restoring devices; recovery/device.h describes it.
  *
  * What a driver keeps in memory suffices to set its device up anew: it does so whenever a machine was off for a while. So a
- * checkpoint is the memory, which the undo log restores, and the configuration of the device on its bus, which is noted
- * once, when the driver has bound the device. To restore it, the driver's own functions end what it has under way (freeze),
- * and set the device up (restore). By contract these two do not change the power state.
+ * checkpoint is the memory, which the undo log restores, and what a bus keeps for the device, which is noted once, when the
+ * driver has bound the device. How a device is restored depends on its bus (recovery/bus.h).
  */
 #include <linux/device.h>
 #include <linux/ktime.h>
 #include <linux/mutex.h>
-#include <linux/pci.h>
-#include <linux/pm.h>
+#include <linux/pm_runtime.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/task_work.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "base/symbols.h"
 #include "domain/entry.h"
 #include "domain/module.h"
+#include "recovery/bus.h"
+#include "recovery/class.h"
 #include "recovery/device.h"
 #include "recovery/recover.h"
 #include "transact/transaction.h"
@@ -30,32 +31,52 @@
 /**
  * struct known - A device whose driver has transactions.
  * @list: Place among all.
+ * @bus: Its bus.
  * @dev: The device, which is held.
  * @domain: The driver's domain.
- * @state: Its configuration.
+ * @kept: What its bus has noted of it.
+ * @round: When it was restored last.
  */
 struct known {
 	struct list_head list;
-	struct pci_dev *dev;
+	const struct guardrail_bus *bus;
+	struct device *dev;
 	u32 domain;
-	struct pci_saved_state *state;
+	void *kept;
+	unsigned int round;
 };
 
 /**
  * struct restoring - What restores the devices of a domain.
  * @work: Does it.
  * @asked: When it was asked for.
+ * @round: How often it has worked.
  */
 struct restoring {
 	struct work_struct work;
 	ktime_t asked;
+	unsigned int round;
+};
+
+/**
+ * struct watched - A bus, while a module is loaded whose entries can be transactions.
+ * @bus: The bus.
+ * @type: The kernel's bus; NULL while it is not watched.
+ * @module: The module that has it, or NULL.
+ * @notifier: Sees devices come and go.
+ */
+struct watched {
+	const struct guardrail_bus *bus;
+	struct bus_type *type;
+	struct module *module;
+	struct notifier_block notifier;
 };
 
 static LIST_HEAD(all);
-/* Protects the list. Taken in process context; only all_lock nests inside. */
-static DEFINE_MUTEX(all_mutex);
-/* Held for changes of the list, together with the mutex. Taken in any context but NMI; nothing nests inside. */
+/* Protects the list. Taken in any context but NMI; nothing nests inside. */
 static DEFINE_RAW_SPINLOCK(all_lock);
+/* Protects the buses. Taken in process context, with choose_mutex and the kernel's lock of a bus inside. */
+static DEFINE_MUTEX(watch_mutex);
 static struct restoring restorings[GUARDRAIL_DOMAINS];
 /* The domains whose devices are being restored, a bit each. */
 static unsigned long under_way;
@@ -71,143 +92,221 @@ struct wait {
 	u32 domain;
 };
 
-/* The domain of a driver, if its entries can be transactions; 0 for others. */
-static u32 domain_of(const struct device_driver *driver)
+u32 guardrail_device_domain(const struct device_driver *driver)
 {
-	const struct guardrail_module *guarded = driver ? guardrail_guarded_at((unsigned long)driver) : NULL;
+	const struct guardrail_module *guarded;
+	u32 domain;
 
-	return guarded && guarded->n_transacts ? guarded->domain : 0;
-}
-
-static struct known *find(const struct pci_dev *dev)
-{
-	struct known *known;
-
-	list_for_each_entry(known, &all, list)
-		if (known->dev == dev)
-			return known;
-	return NULL;
+	rcu_read_lock();
+	guarded = driver ? guardrail_guarded_at((unsigned long)driver) : NULL;
+	domain = guarded && guarded->n_transacts ? guarded->domain : 0;
+	rcu_read_unlock();
+	return domain;
 }
 
 static void forget(struct known *known)
 {
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&all_lock, flags);
-	list_del(&known->list);
-	raw_spin_unlock_irqrestore(&all_lock, flags);
-	pci_dev_put(known->dev);
-	kfree(known->state);
+	if (known->kept)
+		known->bus->forget(known->kept);
+	put_device(known->dev);
 	kfree(known);
 }
 
 /* Notes a device that its driver has bound. Its lock is held. */
-static void note(struct pci_dev *dev)
+static void note(const struct guardrail_bus *bus, struct device *dev)
 {
 	struct known *known = kzalloc(sizeof(*known), GFP_KERNEL);
 	unsigned long flags;
-	bool saved;
 
 	if (!known)
 		return;
-	/* The driver may have saved a state of its own. */
-	saved = dev->state_saved;
-	pci_save_state(dev);
-	known->state = pci_store_saved_state(dev);
-	dev->state_saved = saved;
-	known->dev = pci_dev_get(dev);
-	known->domain = domain_of(dev->dev.driver);
-	mutex_lock(&all_mutex);
+	known->bus = bus;
+	known->kept = bus->note ? bus->note(dev) : NULL;
+	known->dev = get_device(dev);
+	known->domain = guardrail_device_domain(dev->driver);
+	/* A device that is bound anew while it is restored is not restored again. */
+	known->round = restorings[known->domain].round;
 	raw_spin_lock_irqsave(&all_lock, flags);
 	list_add_tail(&known->list, &all);
 	raw_spin_unlock_irqrestore(&all_lock, flags);
-	mutex_unlock(&all_mutex);
+}
+
+/* Takes a device off the list; any device where NULL is asked for. */
+static struct known *take(const struct device *dev)
+{
+	struct known *known, *found = NULL;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&all_lock, flags);
+	list_for_each_entry(known, &all, list) {
+		if (!dev || known->dev == dev) {
+			found = known;
+			list_del(&known->list);
+			break;
+		}
+	}
+	raw_spin_unlock_irqrestore(&all_lock, flags);
+	return found;
 }
 
 static int on_bus(struct notifier_block *block, unsigned long event, void *data)
 {
+	const struct watched *watched = container_of(block, struct watched, notifier);
 	struct device *dev = data;
 	struct known *known;
 
-	if (event == BUS_NOTIFY_BOUND_DRIVER && domain_of(dev->driver))
-		note(to_pci_dev(dev));
+	if (event == BUS_NOTIFY_BOUND_DRIVER && guardrail_device_domain(dev->driver))
+		note(watched->bus, dev);
 	if (event != BUS_NOTIFY_UNBOUND_DRIVER)
 		return NOTIFY_DONE;
-	mutex_lock(&all_mutex);
-	known = find(to_pci_dev(dev));
+	known = take(dev);
 	if (known)
 		forget(known);
-	mutex_unlock(&all_mutex);
 	return NOTIFY_DONE;
 }
 
-static struct notifier_block notifier = { .notifier_call = on_bus };
+static struct watched buses[] = {
+	{ .bus = &guardrail_bus_pci, .notifier = { .notifier_call = on_bus } },
+	{ .bus = &guardrail_bus_usb, .notifier = { .notifier_call = on_bus } },
+	{ .bus = &guardrail_bus_virtio, .notifier = { .notifier_call = on_bus } },
+	{ .bus = &guardrail_bus_serio, .notifier = { .notifier_call = on_bus } },
+};
 
-/* Returns NULL, or why the device cannot be restored. Its lock is held. */
-static const char *restore(struct pci_dev *dev)
+/* A module that can bind devices of a bus needs the bus, so it is there before. */
+static void watch(struct watched *watched)
 {
-	const struct dev_pm_ops *pm = dev->dev.driver->pm;
-	const struct known *known;
-	int err;
+	struct bus_type *type = watched->type ? NULL : (struct bus_type *)guardrail_find_symbol(watched->bus->symbol);
 
-	if (!pm || !pm->freeze || !pm->restore)
-		return "its driver has no code that saves and restores it";
-	err = pm->freeze(&dev->dev);
-	mutex_lock(&all_mutex);
-	known = find(dev);
-	if (!err && known && known->state) {
-		pci_load_saved_state(dev, known->state);
-		pci_restore_state(dev);
-	}
-	mutex_unlock(&all_mutex);
-	err = err ?: pm->restore(&dev->dev);
-	return err ? "its driver's code that saves and restores it has failed" : NULL;
+	if (!type)
+		return;
+	/* The bus stays while it is watched. */
+	watched->module = guardrail_module_at((unsigned long)type);
+	if (!try_module_get(watched->module))
+		return;
+	if (bus_register_notifier(type, &watched->notifier))
+		module_put(watched->module);
+	else
+		watched->type = type;
 }
 
-/* Finds a device of a domain that was not looked at yet, and holds it. */
-static struct pci_dev *next_of(u32 domain, const struct pci_dev *before)
+static void unwatch(struct watched *watched)
 {
-	struct known *known;
-	struct pci_dev *found = NULL;
-	bool behind = !before;
+	if (!watched->type)
+		return;
+	bus_unregister_notifier(watched->type, &watched->notifier);
+	module_put(watched->module);
+	watched->type = NULL;
+}
 
-	mutex_lock(&all_mutex);
+int guardrail_device_module(const struct guardrail_module *guarded, bool comes)
+{
+	int err = guardrail_transact_module(guarded, comes);
+	unsigned int i;
+
+	if (err || !guarded->n_transacts)
+		return err;
+	mutex_lock(&watch_mutex);
+	for (i = 0; i < ARRAY_SIZE(buses); i++) {
+		if (comes)
+			watch(&buses[i]);
+		else if (!guardrail_transacts_any())
+			unwatch(&buses[i]);
+	}
+	mutex_unlock(&watch_mutex);
+	return 0;
+}
+
+/* Takes the next device of a domain for this round, and holds it. */
+static struct device *next_of(u32 domain, unsigned int round, const struct guardrail_bus **bus)
+{
+	struct device *found = NULL;
+	struct known *known;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&all_lock, flags);
 	list_for_each_entry(known, &all, list) {
-		if (behind && known->domain == domain) {
-			found = pci_dev_get(known->dev);
+		if (known->domain == domain && known->round != round) {
+			known->round = round;
+			*bus = known->bus;
+			found = get_device(known->dev);
 			break;
 		}
-		behind |= known->dev == before;
 	}
-	mutex_unlock(&all_mutex);
+	raw_spin_unlock_irqrestore(&all_lock, flags);
 	return found;
+}
+
+/* What was noted of a device that its driver has, whose lock is held. */
+static void *kept_of(const struct device *dev)
+{
+	struct known *known;
+	unsigned long flags;
+	void *kept = NULL;
+
+	raw_spin_lock_irqsave(&all_lock, flags);
+	list_for_each_entry(known, &all, list)
+		if (known->dev == dev)
+			kept = known->kept;
+	raw_spin_unlock_irqrestore(&all_lock, flags);
+	return kept;
+}
+
+static const char *restore_quiet(const struct guardrail_bus *bus, struct device *dev)
+{
+	const struct guardrail_recovery_class *class;
+	const char *failed;
+
+	for_each_class_with(class, quiesce)
+		class->quiesce(dev);
+	failed = bus->restore(dev, kept_of(dev));
+	for_each_class_with(class, resume)
+		class->resume(dev);
+	return failed;
+}
+
+/* 0 for a device that its driver has, and whose domain lives. */
+static int is_alive(const struct device *dev, u32 domain)
+{
+	if (guardrail_is_dead(domain))
+		return -ESHUTDOWN;
+	return guardrail_device_domain(dev->driver) == domain ? 0 : -ENODEV;
+}
+
+/* Restores a device, if its driver still has it. Returns NULL, or why it cannot be restored. */
+static const char *restore(const struct guardrail_bus *bus, struct device *dev, u32 domain, ktime_t asked, const char *how)
+{
+	struct device *locked = bus->locked ? bus->locked(dev) : dev;
+	const char *failed = NULL;
+
+	device_lock(locked);
+	if (!is_alive(dev, domain)) {
+		failed = restore_quiet(bus, dev);
+		if (failed)
+			dev_err(dev, "guardrail: not restored: %s\n", failed);
+		else
+			dev_info(dev, "guardrail: restored, %lld us after %s\n", ktime_us_delta(ktime_get(), asked), how);
+	}
+	device_unlock(locked);
+	return failed;
 }
 
 static void work(struct work_struct *work)
 {
 	struct restoring *restoring = container_of(work, struct restoring, work);
 	u32 domain = restoring - restorings;
-	struct pci_dev *dev = NULL, *next;
+	const struct guardrail_bus *bus;
 	const char *failed = NULL;
+	struct device *dev;
 	unsigned int n = 0;
 
-	while (!failed && (next = next_of(domain, dev))) {
-		pci_dev_put(dev);
-		dev = next;
-		device_lock(&dev->dev);
-		if (domain_of(dev->dev.driver) == domain && !guardrail_is_dead(domain)) {
-			failed = restore(dev);
-			if (failed)
-				pci_err(dev, "guardrail: not restored: %s\n", failed);
-			else
-				pci_info(dev, "guardrail: restored, %lld us after the fault\n", ktime_us_delta(ktime_get(), restoring->asked));
-			n++;
-		}
-		device_unlock(&dev->dev);
+	restoring->round++;
+	while (!failed && (dev = next_of(domain, restoring->round, &bus))) {
+		failed = restore(bus, dev, domain, restoring->asked, "the fault");
+		put_device(dev);
+		n++;
 	}
-	pci_dev_put(dev);
 	if (!n && !failed)
-		failed = "it has no PCI device";
+		failed = "it has no device of a bus that is known";
 	if (failed)
 		guardrail_recover(domain, failed);
 	clear_bit(domain, &under_way);
@@ -253,8 +352,8 @@ static void stop(u32 domain)
 
 	raw_spin_lock_irqsave(&all_lock, flags);
 	list_for_each_entry(known, &all, list)
-		if (known->domain == domain)
-			pci_clear_master(known->dev);
+		if (known->domain == domain && known->bus->stop)
+			known->bus->stop(known->dev);
 	raw_spin_unlock_irqrestore(&all_lock, flags);
 }
 
@@ -271,24 +370,115 @@ static void ask(u32 domain)
 	hold_thread(domain);
 }
 
-int __init guardrail_device_init(void)
+/* Finds a device that is noted by its name on its bus, and holds it. */
+static struct device *find_named(const char *name, const struct guardrail_bus **bus, u32 *domain)
+{
+	struct device *found = NULL;
+	struct known *known;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&all_lock, flags);
+	list_for_each_entry(known, &all, list) {
+		if (!strcmp(dev_name(known->dev), name)) {
+			*bus = known->bus;
+			*domain = known->domain;
+			found = get_device(known->dev);
+			break;
+		}
+	}
+	raw_spin_unlock_irqrestore(&all_lock, flags);
+	return found;
+}
+
+/* Notes the configuration anew. The device's lock is held, and so nobody reads what was noted before. */
+static int note_anew(const struct guardrail_bus *bus, struct device *dev)
+{
+	struct known *known;
+	unsigned long flags;
+	void *kept;
+
+	if (!bus->renews)
+		return -EOPNOTSUPP;
+	/* A device that sleeps has another configuration. */
+	if (pm_runtime_get_sync(dev) < 0) {
+		pm_runtime_put_noidle(dev);
+		return -EIO;
+	}
+	kept = bus->note(dev);
+	pm_runtime_put(dev);
+	if (!kept)
+		return -ENOMEM;
+	raw_spin_lock_irqsave(&all_lock, flags);
+	list_for_each_entry(known, &all, list)
+		if (known->dev == dev)
+			swap(known->kept, kept);
+	raw_spin_unlock_irqrestore(&all_lock, flags);
+	if (kept)
+		bus->forget(kept);
+	return 0;
+}
+
+int guardrail_device_checkpoint(const char *name)
+{
+	const struct guardrail_bus *bus;
+	struct device *dev, *locked;
+	u32 domain;
+	int err;
+
+	dev = find_named(name, &bus, &domain);
+	if (!dev)
+		return -ENODEV;
+	locked = bus->locked ? bus->locked(dev) : dev;
+	device_lock(locked);
+	err = is_alive(dev, domain);
+	/* A device that was stopped has another configuration. */
+	if (!err)
+		err = test_bit(domain, &under_way) ? -EBUSY : note_anew(bus, dev);
+	device_unlock(locked);
+	put_device(dev);
+	return err;
+}
+
+int guardrail_device_restore(const char *name)
+{
+	const struct guardrail_bus *bus;
+	const char *failed;
+	struct device *dev;
+	u32 domain;
+	int err;
+
+	dev = find_named(name, &bus, &domain);
+	if (!dev)
+		return -ENODEV;
+	failed = restore(bus, dev, domain, ktime_get(), "it was asked for");
+	err = is_alive(dev, domain);
+	if (failed && !strcmp(failed, GUARDRAIL_NO_RESTORE)) {
+		err = -EOPNOTSUPP;
+	} else if (failed) {
+		/* It may have done the half of it. */
+		guardrail_recover(domain, failed);
+		err = -EIO;
+	}
+	put_device(dev);
+	return err;
+}
+
+void __init guardrail_device_init(void)
 {
 	u32 domain;
 
 	for (domain = 0; domain < ARRAY_SIZE(restorings); domain++)
 		INIT_WORK(&restorings[domain].work, work);
 	guardrail_transact_init(stop, ask);
-	return bus_register_notifier(&pci_bus_type, &notifier);
 }
 
 void guardrail_device_exit(void)
 {
-	struct known *known, *next;
+	struct known *known;
 	u32 domain;
 
-	bus_unregister_notifier(&pci_bus_type, &notifier);
 	for (domain = 0; domain < ARRAY_SIZE(restorings); domain++)
 		cancel_work_sync(&restorings[domain].work);
-	list_for_each_entry_safe(known, next, &all, list)
+	while ((known = take(NULL)))
 		forget(known);
 }

@@ -361,17 +361,14 @@ static void work(struct work_struct *work)
 int __init guardrail_recover_init(void)
 {
 	u32 domain;
-	int err;
 
 	for (domain = 0; domain < ARRAY_SIZE(recoveries); domain++)
 		INIT_WORK(&recoveries[domain].work, work);
 	queue = alloc_workqueue("guardrail", WQ_UNBOUND, 1);
 	if (!queue)
 		return -ENOMEM;
-	err = guardrail_device_init();
-	if (err)
-		destroy_workqueue(queue);
-	return err;
+	guardrail_device_init();
+	return 0;
 }
 
 void guardrail_recover_exit(void)

@@ -49,7 +49,7 @@ bool guardrail_buffer_grant(u32 domain, unsigned long addr)
 		return false;
 	if (word_at(tag_of(range.start)) == buffer_owned(domain)) {
 		guardrail_count_owned(domain, -range.len);
-		if (guardrail_own(domain, range.start, range.len, GUARDRAIL_KIND_FRAG) == -ENOMEM) {
+		if (guardrail_own_known(domain, range.start, range.len, GUARDRAIL_KIND_FRAG) == -ENOMEM) {
 			guardrail_count_owned(domain, range.len);
 			return false;
 		}

@@ -412,7 +412,7 @@ void guardrail_object_forget(u32 domain, unsigned long p)
 
 void (*guardrail_owner_comes)(u32 domain, unsigned long p, unsigned long size, u32 kind);
 
-int guardrail_own(u32 domain, unsigned long p, unsigned long size, u32 kind)
+int guardrail_own_known(u32 domain, unsigned long p, unsigned long size, u32 kind)
 {
 	struct record record = {
 		.addr = p, .size = size, .domain = domain, .right = GUARDRAIL_OWNER, .type = kind,
@@ -420,9 +420,16 @@ int guardrail_own(u32 domain, unsigned long p, unsigned long size, u32 kind)
 
 	if (!is_domain(domain) || !kind || !is_kernel_range(p, size))
 		return -EINVAL;
-	if (unlikely(this_cpu_read(guardrail_transacting)))
-		guardrail_owner_comes(domain, p, size, kind);
 	return add(&record);
+}
+
+int guardrail_own(u32 domain, unsigned long p, unsigned long size, u32 kind)
+{
+	int err = guardrail_own_known(domain, p, size, kind);
+
+	if (!err && unlikely(this_cpu_read(guardrail_transacting)))
+		guardrail_owner_comes(domain, p, size, kind);
+	return err;
 }
 EXPORT_SYMBOL_GPL(guardrail_own);
 

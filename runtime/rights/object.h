@@ -40,6 +40,18 @@ void guardrail_object_forget(u32 domain, unsigned long p);
 void guardrail_objects_forget_all(u32 domain);
 
 /* Called for each new allocation while a transaction is under way on the CPU. Set once, before a guarded module is loaded. */
+/**
+ * guardrail_own_known() - Give an allocation of the domain a record that it had none of so far.
+ * @domain: The domain.
+ * @p: First byte.
+ * @size: Number of bytes.
+ * @kind: Kind of the allocation.
+ *
+ * Context: Any but NMI.
+ * Return: 0, or an error, as guardrail_own(), for which the allocation is new.
+ */
+int guardrail_own_known(u32 domain, unsigned long p, unsigned long size, u32 kind);
+
 extern void (*guardrail_owner_comes)(u32 domain, unsigned long p, unsigned long size, u32 kind);
 
 /**

@@ -15,6 +15,7 @@
 #include <asm/pgalloc.h>
 
 #include "base/symbols.h"
+#include "rights/aside.h"
 #include "rights/table.h"
 
 static unsigned int reserve = 128;
@@ -87,20 +88,18 @@ static void *take_page(unsigned long *count)
 	return page_address(page);
 }
 
-/* Gives the table's page at this address memory, if it has none. */
-static int populate_page(unsigned long addr)
+/* Finds the entry for an address in the lowest level but one, with the levels above it. NULL without memory. */
+static pmd_t *find_pmd(unsigned long addr)
 {
 	pgd_t *pgd = pgd_offset_pgd(guardrail_init_mm->pgd, addr);
 	p4d_t *p4d = p4d_offset(pgd, addr);
 	pud_t *pud;
-	pmd_t *pmd;
-	pte_t *pte;
 	void *page;
 
 	if (p4d_none(*p4d)) {
 		page = take_page(&n_tree);
 		if (!page)
-			return -ENOMEM;
+			return NULL;
 		smp_wmb();	/* Publish the page after its zeroes. */
 		p4d_populate(guardrail_init_mm, p4d, page);
 	}
@@ -108,11 +107,22 @@ static int populate_page(unsigned long addr)
 	if (pud_none(*pud)) {
 		page = take_page(&n_tree);
 		if (!page)
-			return -ENOMEM;
+			return NULL;
 		smp_wmb();
 		pud_populate(guardrail_init_mm, pud, page);
 	}
-	pmd = pmd_offset(pud, addr);
+	return pmd_offset(pud, addr);
+}
+
+/* Gives the table's page at this address memory, if it has none. */
+static int populate_page(unsigned long addr)
+{
+	pmd_t *pmd = find_pmd(addr);
+	pte_t *pte;
+	void *page;
+
+	if (!pmd)
+		return -ENOMEM;
 	if (pmd_none(*pmd)) {
 		page = take_page(&n_tree);
 		if (!page)
@@ -168,6 +178,29 @@ int guardrail_prepare(unsigned long p, unsigned long n)
 }
 EXPORT_SYMBOL_GPL(guardrail_prepare);
 
+int guardrail_table_share(unsigned long first, unsigned long last, void *ptes)
+{
+	unsigned long addr, flags;
+	int err = 0;
+
+	for (addr = first & PMD_MASK; addr <= last && !err; addr += PMD_SIZE) {
+		pmd_t *pmd;
+
+		/* One entry needs up to two pages. */
+		if (!fill_to(2))
+			return -ENOMEM;
+		spin_lock_irqsave(&table_lock, flags);
+		pmd = find_pmd(addr);
+		if (!pmd)
+			err = -ENOMEM;
+		else if (pmd_none(*pmd))
+			pmd_populate_kernel(guardrail_init_mm, pmd, ptes);
+		spin_unlock_irqrestore(&table_lock, flags);
+		cond_resched();
+	}
+	return err;
+}
+
 /*
  * One walk for two purposes: to visit the pages, and to take the tree apart. Page tables only grow while the module is
  * loaded, so a walk needs no lock.
@@ -197,7 +230,9 @@ static int walk_pmds(pud_t *pud, unsigned long addr, int (*each)(unsigned long, 
 	for (i = 0; i < PTRS_PER_PMD && !err; i++, pmd++, addr += PMD_SIZE) {
 		if (pmd_none(*pmd))
 			continue;
-		err = walk_ptes(pmd, addr, each, data);
+		/* What several entries share is nobody's rights. */
+		if (!guardrail_is_aside((void *)pmd_page_vaddr(*pmd)))
+			err = walk_ptes(pmd, addr, each, data);
 		if (!each)
 			pmd_clear(pmd);
 	}
@@ -294,6 +329,7 @@ int __init guardrail_table_init(void)
 		return -ENODEV;
 	}
 	guardrail_tags = table_start - (KERNEL_HALF >> GUARDRAIL_SLOT_SHIFT);
+	guardrail_aside_init(table_start, table_end);
 	for_each_possible_cpu(cpu)
 		per_cpu(guardrail_table, cpu) = guardrail_tags;
 	if (!fill_to(reserve)) {
@@ -311,6 +347,7 @@ void guardrail_table_exit(void)
 	walk(NULL, NULL);
 	/* No CPU caches a page, or where one was mapped. */
 	guardrail_flush_tlb(table_start, table_end);
+	guardrail_aside_exit();
 	list_splice(&reserve_pages, &used_pages);
 	list_for_each_entry_safe(page, next, &used_pages, lru)
 		__free_page(page);

@@ -31,6 +31,17 @@ void guardrail_table_exit(void);
 int guardrail_populate(unsigned long first, unsigned long last);
 
 /**
+ * guardrail_table_share() - Give tags that nobody ever has a right to the memory of others.
+ * @first: Address of the first tag.
+ * @last: Address of the last tag.
+ * @ptes: The lowest level of the page tables for each piece of it.
+ *
+ * Context: Process.
+ * Return: 0, or -ENOMEM.
+ */
+int guardrail_table_share(unsigned long first, unsigned long last, void *ptes);
+
+/**
  * guardrail_table_usage() - Count the pages of the table.
  * @usage: Gets table_pages, tree_pages and reserve.
  */

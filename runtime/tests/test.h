@@ -75,6 +75,8 @@ CUSTOM(shared_given);
 CUSTOM(shared_wanted);
 CUSTOM(exclusive_given);
 CUSTOM(exclusive_wanted);
+/* What they call in transactions where the kernel changes something that others may know. */
+CUSTOM(transact_shared);
 /* What they call where the module passes on, gets or gives up a pointer. */
 CUSTOM(require_ref);
 CUSTOM(require_kernels);

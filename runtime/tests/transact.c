@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Entries that are transactions: what they wrote is undone where they are ended, and stays where they return. */
 #include <linux/irq_work.h>
+#include <linux/kmod.h>
 #include <linux/prandom.h>
 
 #include "test.h"
@@ -103,6 +104,28 @@ static noinline void cannot_be_undone(void)
 	guardrail_unwind(ONE);
 }
 
+static noinline void waits(const void *p)
+{
+	const struct guardrail_action action = { .domain = ONE, .function = "tested", .pointer = { .kind = GUARDRAIL_VALUE_WORD } };
+	struct guardrail_call call = { .args = { (unsigned long)p } };
+
+	stores(1);
+	guardrail_custom_transact_shared(&action, &call);
+	guardrail_unwind(ONE);
+}
+
+static noinline void waits_in_its_frame(void)
+{
+	u64 place = 0;
+
+	waits(&place);
+}
+
+static noinline void waits_elsewhere(void)
+{
+	waits(memory);
+}
+
 static DEFINE_SPINLOCK(lock);
 
 static void note_lock(int (*noted)(const struct guardrail_action *action, struct guardrail_call *call))
@@ -198,6 +221,7 @@ static void undone(void)
 	EXPECT(run(is_ended) && is_as_before() && !n_called);
 	EXPECT(atomic_read(&number) == 6);
 	EXPECT(run(is_interrupted) && is_as_before() && by_interrupt == 1);
+	EXPECT(run(waits_in_its_frame) && is_as_before());
 	EXPECT(run(takes_a_lock) && is_as_before());
 	EXPECT(run(loses_a_store) && memory[8] == 77 && !memcmp(memory + 16, before + 16, 8));
 	memcpy(memory, before, SIZE);
@@ -213,7 +237,57 @@ static void kept(void)
 	memcpy(memory, before, SIZE);
 	EXPECT(run(cannot_be_undone) && !is_as_before());
 	memcpy(memory, before, SIZE);
+	EXPECT(run(waits_elsewhere) && !is_as_before());
+	memcpy(memory, before, SIZE);
 	test_result("a transaction that returns, or cannot be undone, keeps what it wrote", true);
+}
+
+static noinline void stores_once(void)
+{
+	stores(1);
+	guardrail_unwind(ONE);
+}
+
+/* Chooses as a user does. */
+static bool choose(const char *choice)
+{
+	static char *environment[] = { "HOME=/", "PATH=/sbin:/bin:/usr/sbin:/usr/bin", NULL };
+	char command[128], *arguments[] = { "/bin/sh", "-c", command, NULL };
+
+	scnprintf(command, sizeof(command), "echo '%s' >/sys/kernel/debug/guardrail/transact", choice);
+	return !call_usermodehelper(arguments[0], arguments, environment, UMH_WAIT_PROC);
+}
+
+/* Unloads the module and loads it again; true where a call of its entry is a transaction then. */
+static bool loaded_again(void)
+{
+	bool is;
+
+	guardrail_revoke_all(ONE);
+	guardrail_module_leave(&module);
+	EXPECT(!guardrail_module_enter(&module));
+	EXPECT(!guardrail_grant_fresh(ONE, (unsigned long)memory, SIZE));
+	EXPECT(run(stores_once));
+	is = is_as_before();
+	memcpy(memory, before, SIZE);
+	return is;
+}
+
+/* The module selects its entry, and what a user has chosen counts more. */
+static void chosen_again(void)
+{
+	EXPECT(choose("other always") && choose("transact_test:chosen off"));
+	guardrail_kill(ONE);
+	EXPECT(!loaded_again());
+	guardrail_kill(ONE);
+	EXPECT(!loaded_again());
+	EXPECT(choose("chosen always"));
+	guardrail_kill(ONE);
+	EXPECT(loaded_again());
+	/* No recovery loads it. */
+	EXPECT(choose("chosen off") && loaded_again());
+	EXPECT(!choose("chosen of") && !choose("neither off"));
+	test_result("what is chosen stays where a dead module is loaded again", true);
 }
 
 void test_transact(void)
@@ -230,6 +304,7 @@ void test_transact(void)
 	EXPECT(!guardrail_grant_fresh(ONE, (unsigned long)&by_interrupt, sizeof(by_interrupt)));
 	undone();
 	kept();
+	chosen_again();
 	guardrail_revoke_all(ONE);
 	guardrail_module_leave(&module);
 	EXPECT(test_set_parameter("policy", "log"));

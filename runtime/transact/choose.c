@@ -8,7 +8,9 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
+#include "base/limits.h"
 #include "domain/entry.h"
+#include "rights/aside.h"
 #include "transact/choose.h"
 #include "transact/device.h"
 #include "transact/log.h"
@@ -19,6 +21,33 @@
 static struct hlist_head buckets[1 << BITS];
 static LIST_HEAD(all);
 static DEFINE_MUTEX(choose_mutex);
+
+/* The most notes of choices. */
+#define MOST_NOTES 1024
+
+/**
+ * struct note - A choice that waits until its module is loaded again, since the domain of the module is dead.
+ * @list: Place among all notes.
+ * @module: Name of the module.
+ * @function: Name of the entry.
+ * @every: As in struct guardrail_chosen.
+ * @argument: As there.
+ * @value: As there.
+ * @comm: As there.
+ */
+struct note {
+	struct list_head list;
+	char module[MODULE_NAME_LEN];
+	const char *function;
+	unsigned int every;
+	int argument;
+	unsigned long value;
+	char comm[TASK_COMM_LEN];
+};
+
+/* Changed and read under choose_mutex. */
+static LIST_HEAD(notes);
+static unsigned int n_notes;
 
 static struct guardrail_chosen *find(const struct guardrail_entry *entry)
 {
@@ -71,6 +100,76 @@ static void set_every(struct guardrail_chosen *chosen, unsigned int every)
 	WRITE_ONCE(chosen->every, every);
 }
 
+/* Which of its calls are transactions before anybody has chosen. */
+static unsigned int every_at_first(const struct guardrail_entry *entry)
+{
+	return entry->flags & GUARDRAIL_ENTRY_SELECTED && !obstacle(entry);
+}
+
+/* Notes what somebody has chosen for an entry, also that none of its calls is a transaction. */
+static void keep(const struct guardrail_chosen *chosen)
+{
+	struct note *note;
+
+	if (chosen->every == every_at_first(chosen->entry) && chosen->argument < 0 && !chosen->comm[0])
+		return;
+	note = n_notes < MOST_NOTES ? kzalloc(sizeof(*note), GFP_KERNEL) : NULL;
+	if (note)
+		note->function = kstrdup(chosen->entry->function, GFP_KERNEL);
+	if (!note || !note->function) {
+		kfree(note);
+		guardrail_limit_reached(GUARDRAIL_LIMIT_CHOICES);
+		return;
+	}
+	strscpy(note->module, chosen->guarded->name, sizeof(note->module));
+	note->every = chosen->every;
+	note->argument = chosen->argument;
+	note->value = chosen->value;
+	strscpy(note->comm, chosen->comm, sizeof(note->comm));
+	list_add_tail(&note->list, &notes);
+	n_notes++;
+}
+
+/* Chooses again what was noted for an entry that calls do not find yet. */
+static void choose_again(struct guardrail_chosen *chosen)
+{
+	const struct note *note;
+
+	list_for_each_entry(note, &notes, list) {
+		if (strcmp(note->module, chosen->guarded->name) || strcmp(note->function, chosen->entry->function) || obstacle(chosen->entry))
+			continue;
+		chosen->argument = note->argument;
+		chosen->value = note->value;
+		strscpy(chosen->comm, note->comm, sizeof(chosen->comm));
+		set_every(chosen, note->every);
+	}
+}
+
+/* Forgets the notes of a module, or all where NULL is asked for. */
+static void forget_notes(const char *module)
+{
+	struct note *note, *next;
+
+	list_for_each_entry_safe(note, next, &notes, list) {
+		if (module && strcmp(note->module, module))
+			continue;
+		list_del(&note->list);
+		n_notes--;
+		kfree(note->function);
+		kfree(note);
+	}
+}
+
+/* Keeps what was chosen for a module, if a recovery or an administrator loads it again. */
+static void keep_all(const struct guardrail_module *guarded)
+{
+	const struct guardrail_chosen *chosen;
+
+	list_for_each_entry(chosen, &all, list)
+		if (chosen->guarded == guarded && guardrail_is_dead(guarded->domain))
+			keep(chosen);
+}
+
 static void remove_all(const struct guardrail_module *guarded)
 {
 	struct guardrail_chosen *chosen, *next;
@@ -94,10 +193,10 @@ static int add(const struct guardrail_module *guarded, const struct guardrail_en
 	chosen->entry = entry;
 	chosen->guarded = guarded;
 	chosen->argument = -1;
+	set_every(chosen, every_at_first(entry));
+	choose_again(chosen);
 	list_add_tail(&chosen->list, &all);
 	hlist_add_head_rcu(&chosen->node, &buckets[hash_ptr(entry, BITS)]);
-	if (entry->flags & GUARDRAIL_ENTRY_SELECTED && !obstacle(entry))
-		set_every(chosen, 1);
 	return 0;
 }
 
@@ -108,17 +207,40 @@ int guardrail_transact_module(const struct guardrail_module *guarded, bool comes
 
 	if (!guarded->n_transacts)
 		return 0;
-	if (comes)
+	if (comes) {
 		err = guardrail_log_prepare();
+		guardrail_aside_prepare();
+	}
 	mutex_lock(&choose_mutex);
 	for (i = 0; comes && i < guarded->n_transacts && !err; i++)
 		err = add(guarded, guarded->transacts[i]);
+	if (!err)
+		forget_notes(guarded->name);
+	if (!comes)
+		keep_all(guarded);
 	if (!comes || err)
 		remove_all(guarded);
 	mutex_unlock(&choose_mutex);
 	if (!comes)
 		guardrail_device_forget(guarded->domain);
 	return err;
+}
+
+void guardrail_choose_exit(void)
+{
+	mutex_lock(&choose_mutex);
+	forget_notes(NULL);
+	mutex_unlock(&choose_mutex);
+}
+
+bool guardrail_transacts_any(void)
+{
+	bool any;
+
+	mutex_lock(&choose_mutex);
+	any = !list_empty(&all);
+	mutex_unlock(&choose_mutex);
+	return any;
 }
 
 /**

@@ -71,9 +71,26 @@ void guardrail_choose_show(struct seq_file *seq);
  * @guarded: The module.
  * @comes: It is loaded; false where it is unloaded.
  *
+ * Where it is unloaded from a dead domain, what was chosen is kept until a module of its name is loaded.
+ *
  * Context: Process.
  * Return: 0, or -ENOMEM.
  */
 int guardrail_transact_module(const struct guardrail_module *guarded, bool comes);
+
+/**
+ * guardrail_choose_exit() - Forget choices whose modules were not loaded again.
+ *
+ * Context: Process. No guarded module is loaded.
+ */
+void guardrail_choose_exit(void);
+
+/**
+ * guardrail_transacts_any() - Test for modules whose entries can be transactions.
+ *
+ * Context: Process.
+ * Return: True where one is loaded.
+ */
+bool guardrail_transacts_any(void);
 
 #endif /* GUARDRAIL_TRANSACT_CHOOSE_H */

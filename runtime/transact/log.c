@@ -11,18 +11,6 @@ static unsigned int memory = 1024;
 module_param_named(transact_memory, memory, uint, 0444);
 MODULE_PARM_DESC(transact_memory, "KiB for the undo logs of transactions under way, of which one takes 256 at most");
 
-/**
- * struct guardrail_log_page - A page of a log.
- * @before: The page before, or the next free one.
- * @used: Where the next entry begins, in bytes.
- * @room: Entries.
- */
-struct guardrail_log_page {
-	struct guardrail_log_page *before;
-	unsigned long used;
-	u8 room[PAGE_SIZE - 2 * sizeof(long)];
-};
-
 static_assert(sizeof(struct guardrail_log_page) == PAGE_SIZE);
 
 /* Protects the free pages and their counts. Taken in any context but NMI; nothing nests inside. */

@@ -23,6 +23,7 @@
  * @GUARDRAIL_LOGGED_MOVED: An object in another state; the payload is its type and its old state, both u32.
  * @GUARDRAIL_LOGGED_CALLED: A call that a function undoes; the payload is a struct guardrail_logged_call.
  * @GUARDRAIL_LOGGED_DEFERRED: A call for later; the payload is a struct guardrail_deferred.
+ * @GUARDRAIL_LOGGED_REQUEST: A request that a device was asked for; without payload.
  */
 enum guardrail_logged {
 	GUARDRAIL_LOGGED_BYTES,
@@ -34,6 +35,7 @@ enum guardrail_logged {
 	GUARDRAIL_LOGGED_MOVED,
 	GUARDRAIL_LOGGED_CALLED,
 	GUARDRAIL_LOGGED_DEFERRED,
+	GUARDRAIL_LOGGED_REQUEST,
 };
 
 /**
@@ -52,7 +54,17 @@ struct guardrail_mark {
 	u16 seen;
 };
 
-struct guardrail_log_page;
+/**
+ * struct guardrail_log_page - A page of a log.
+ * @before: The page before, or the next free one.
+ * @used: Where the next entry begins, in bytes.
+ * @room: Entries.
+ */
+struct guardrail_log_page {
+	struct guardrail_log_page *before;
+	unsigned long used;
+	u8 room[PAGE_SIZE - 2 * sizeof(long)];
+};
 
 /**
  * struct guardrail_log - A log.
@@ -119,6 +131,12 @@ void *guardrail_log_add(struct guardrail_log *log, const struct guardrail_mark *
  */
 void guardrail_log_each(const struct guardrail_log *log, bool (*each)(struct guardrail_mark *mark, void *payload, void *data),
 			void *data);
+
+/* What the entry of a store of at most 8 bytes takes. */
+#define GUARDRAIL_LOG_QUICK (2 * sizeof(u64) + sizeof(struct guardrail_mark))
+
+/* Such an entry has its number of bytes in one word with zeros: it is a store, nobody has changed it, and nothing was seen. */
+static_assert(!GUARDRAIL_LOGGED_BYTES && offsetof(struct guardrail_mark, bytes) == sizeof(u64) && sizeof(struct guardrail_mark) == 2 * sizeof(u64));
 
 /**
  * guardrail_log_half() - Find the size of the first half of a store's payload, with the room up to the second.

@@ -3,6 +3,7 @@
  * Logging a store that is about to happen. An atomic operation may change what others change at the same time, so the
  * difference is logged where the instruction states it, and else what was there.
  */
+#include <linux/sched/task_stack.h>
 #include <linux/uaccess.h>
 
 #include "base/address.h"
@@ -65,6 +66,8 @@ void guardrail_transact_store(unsigned long addr, unsigned long n, unsigned long
 		tx->touched = true;
 	if (seen == GUARDRAIL_SEEN_REGISTERS)
 		return;
+	if (!object_is_on_stack((void *)addr))
+		tx->plain[addr / PAGE_SIZE % GUARDRAIL_PLAIN] = addr / PAGE_SIZE;
 	tx->stores++;
 	guardrail_injected_store(tx->domain, ip);
 	difference = added(ip, n);
@@ -128,6 +131,7 @@ void guardrail_transact_irrevocable(struct guardrail_transaction *tx, const char
 {
 	if (tx->irrevocable)
 		return;
+	this_cpu_write(guardrail_quick, NULL);
 	tx->irrevocable = what;
 	tx->why = why;
 }

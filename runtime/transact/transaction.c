@@ -5,20 +5,22 @@
 #include <linux/sched.h>
 
 #include "base/symbols.h"
+#include "domain/code.h"
 #include "domain/counts.h"
 #include "domain/entry.h"
 #include "domain/ops.h"
 #include "domain/policy.h"
+#include "rights/aside.h"
 #include "rights/object.h"
 #include "rights/tag.h"
+#include "transact/requests.h"
 #include "transact/transaction.h"
 #include "transact/undo.h"
 
-/* With this in place of the table's address, no tag has an address: nor has that of a store that is not aligned. */
-#define NOWHERE (1UL << 60)
-
 DEFINE_PER_CPU(int, guardrail_transacting);
 EXPORT_PER_CPU_SYMBOL_GPL(guardrail_transacting);
+
+DEFINE_PER_CPU(struct guardrail_transaction *, guardrail_quick);
 
 /* Two declarations: the kernel's genksyms does not end at one of both. */
 static void (*stop_device)(u32 domain);
@@ -50,8 +52,10 @@ static bool has(const struct guardrail_transaction *tx, const struct guardrail_r
 struct guardrail_transaction *guardrail_transaction(void)
 {
 	struct guardrail_record *innermost;
-	struct guardrail_transaction **slot, *tx;
+	struct guardrail_transaction **slot, *tx = guardrail_quick_one();
 
+	if (tx)
+		return tx;
 	slot = guardrail_transaction_slot(&innermost);
 	tx = slot ? *slot : NULL;
 	return tx && !tx->over && !tx->making && has(tx, innermost) ? tx : NULL;
@@ -69,8 +73,11 @@ static void open(struct guardrail_transaction *tx)
 		tx->record->saved.migration_disabled = current->migration_disabled;
 	}
 	local_irq_save(flags);
+	/* Where nothing but interrupts comes between, which enter by guardrail_transact_begins(). */
+	if (tx->is_quick)
+		this_cpu_write(guardrail_quick, tx);
 	if (this_cpu_inc_return(guardrail_transacting) == 1)
-		this_cpu_write(guardrail_table, NOWHERE);
+		this_cpu_write(guardrail_table, READ_ONCE(guardrail_aside));
 	local_irq_restore(flags);
 }
 
@@ -80,6 +87,7 @@ static void close(struct guardrail_transaction *tx)
 
 	tx->over = true;
 	local_irq_save(flags);
+	this_cpu_write(guardrail_quick, NULL);
 	if (!this_cpu_dec_return(guardrail_transacting))
 		this_cpu_write(guardrail_table, guardrail_tags);
 	local_irq_restore(flags);
@@ -95,6 +103,17 @@ static bool is_thread_body(const struct guardrail_record *record)
 	return current->flags & PF_KTHREAD && !record->previous && record->call.caller - thread_start < thread_end - thread_start;
 }
 
+/*
+ * A function that the driver calls by pointer is a part of what calls it. Alone it could not be ended: it has no value that
+ * tells the driver of an error.
+ */
+static bool is_part(const struct guardrail_record *record)
+{
+	const struct guardrail_record *outer = record->previous;
+
+	return outer && outer->entry && outer->entry->domain == record->entry->domain && guardrail_is_guarded(record->call.caller);
+}
+
 void guardrail_transact_begins(struct guardrail_record *record)
 {
 	struct guardrail_transaction **slot, *tx;
@@ -102,21 +121,25 @@ void guardrail_transact_begins(struct guardrail_record *record)
 	struct guardrail_chosen *chosen;
 	struct guardrail_log log;
 
-	/* Under other policies no entry is ended. */
-	if (!guardrail_ends_entries())
-		return;
 	slot = guardrail_transaction_slot(&innermost);
-	if (!slot || (*slot && !(*slot)->over && !(*slot)->making && has(*slot, record)))
+	if (slot && *slot && !(*slot)->over && !(*slot)->making && has(*slot, record))
+		return;
+	/* What this entry does is no part of the transaction that it may have come into. */
+	this_cpu_write(guardrail_quick, NULL);
+	/* Under other policies no entry is ended. */
+	if (!slot || !guardrail_ends_entries())
 		return;
 	chosen = guardrail_choose(record);
-	if (!chosen || is_thread_body(record))
+	if (!chosen || is_thread_body(record) || is_part(record))
 		return;
 	tx = guardrail_log_new(&log, sizeof(*tx));
 	if (!tx) {
 		atomic_long_inc(&chosen->refused);
 		return;
 	}
-	*tx = (struct guardrail_transaction){ .outer = *slot, .record = record, .chosen = chosen, .log = log, .domain = record->entry->domain };
+	*tx = (struct guardrail_transaction){ .outer = *slot, .record = record, .chosen = chosen, .log = log, .domain = record->entry->domain,
+		.task = current,
+		.is_quick = !IS_ENABLED(CONFIG_PREEMPT_RT) && IS_ENABLED(CONFIG_VMAP_STACK) && (preempt_count() || irqs_disabled()) };
 	atomic_long_inc(&chosen->begun);
 	*slot = tx;
 	open(tx);
@@ -145,6 +168,7 @@ void guardrail_transact_make(struct guardrail_transaction *tx, bool packets)
 {
 	struct guardrail_deferred *deferred;
 
+	this_cpu_write(guardrail_quick, NULL);
 	tx->making = true;
 	while ((deferred = take_deferred(tx, packets))) {
 		unsigned long (*call)(unsigned long, unsigned long, unsigned long, unsigned long, unsigned long, unsigned long) = (void *)deferred->call;
@@ -157,18 +181,38 @@ void guardrail_transact_make(struct guardrail_transaction *tx, bool packets)
 
 static void finish(struct guardrail_transaction *tx, struct guardrail_transaction **slot)
 {
+	u32 domain = tx->restores ? tx->domain : 0;
 	struct guardrail_log log = tx->log;
 
+	guardrail_requests_drop(tx);
 	*slot = tx->outer;
 	guardrail_log_free(&log);
+	if (domain)
+		restore_device(domain);
 }
 
 /* Undoes the stores of a transaction. The device would act on what is undone, and write to it. */
 static void undo_stores(struct guardrail_transaction *tx)
 {
-	if (tx->touched)
+	if (!tx->kept)
+		guardrail_undo_look(tx);
+	guardrail_requests_end(tx);
+	if (tx->touched || tx->kept)
 		stop_device(tx->domain);
-	guardrail_undo_stores(tx);
+	if (!tx->kept)
+		guardrail_undo_stores(tx);
+}
+
+/* What it has done stays. The calls that were put off are made at its end, and then its device is restored. */
+static void keep(struct guardrail_transaction *tx)
+{
+	close(tx);
+	atomic_long_inc(&tx->chosen->fell_back);
+	pr_info_ratelimited("domain %u: %s is not undone, since its request was started; its device is restored next\n", tx->domain,
+			    tx->record->entry->function);
+	if (tx->record->saved.unwound)
+		tx->record->saved.unwound = GUARDRAIL_STAYS;
+	tx->restores = true;
 }
 
 /* Undoes the calls of a transaction whose stores are undone, and ends it. */
@@ -177,6 +221,10 @@ static void roll_back(struct guardrail_transaction *tx, struct guardrail_transac
 	const struct guardrail_entry *entry = tx->record->entry;
 	bool touched = tx->touched, conflict = tx->conflict;
 
+	if (tx->kept) {
+		keep(tx);
+		return;
+	}
 	close(tx);
 	guardrail_undo_calls(tx);
 	atomic_long_inc(&tx->chosen->rolled_back);
@@ -189,6 +237,8 @@ static void roll_back(struct guardrail_transaction *tx, struct guardrail_transac
 	/* The kernel calls a poll again that has used up its budget. Any other number says that it has nothing to do. */
 	tx->record->call.result = entry->flags & GUARDRAIL_ENTRY_POLL ? (u32)tx->record->call.args[1] : entry->dead;
 	tx->record->call.second = 0;
+	if (tx->record->saved.unwound)
+		tx->record->saved.unwound = GUARDRAIL_UNDONE;
 	finish(tx, slot);
 	if (conflict && guardrail_policy() == GUARDRAIL_POLICY_RECOVER)
 		guardrail_domain_ops->recover(entry->domain, "a transaction is not undone as a whole");
@@ -216,10 +266,15 @@ void guardrail_transact_ends(struct guardrail_record *record)
 
 	if (!tx || tx->record != record)
 		return;
+	if (tx->doomed)
+		guardrail_requests_judge(tx);
 	if (!tx->over && tx->doomed && !tx->irrevocable) {
+		bool kept = tx->kept;
+
 		undo_stores(tx);
 		roll_back(tx, slot);
-		return;
+		if (!kept)
+			return;
 	}
 	if (!tx->over) {
 		if (!record->saved.unwound && !tx->doomed)
@@ -242,6 +297,7 @@ bool guardrail_rolls_back(u32 domain)
 
 	if (!tx || tx->domain != domain)
 		return false;
+	guardrail_requests_judge(tx);
 	if (!tx->irrevocable) {
 		tx->doomed = true;
 		return true;
@@ -260,11 +316,17 @@ bool guardrail_transact_undoes(struct guardrail_record *record)
 	struct guardrail_record *innermost;
 	struct guardrail_transaction **slot = guardrail_transaction_slot(&innermost), *tx = slot ? *slot : NULL;
 
-	if (!tx || tx->over || tx->irrevocable || !has(tx, record))
+	if (!tx || tx->over || !has(tx, record))
+		return false;
+	guardrail_requests_judge(tx);
+	if (tx->irrevocable)
 		return false;
 	tx->doomed = true;
 	if (tx->record == record)
 		undo_stores(tx);
+	else
+		/* Their completions may lie in the frames that end. */
+		guardrail_requests_end(tx);
 	return true;
 }
 

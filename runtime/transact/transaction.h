@@ -13,6 +13,9 @@
 #include "transact/choose.h"
 #include "transact/log.h"
 
+/* Pages of virtual memory that a transaction keeps in mind, a power of two. */
+#define GUARDRAIL_PLAIN 8
+
 /**
  * struct guardrail_transaction - A transaction under way.
  * @outer: That of what this one has interrupted, or NULL.
@@ -34,8 +37,14 @@
  * @conflict: Others have changed what it stored, so not all of it is undone.
  * @pinned: The task stays on its CPU.
  * @over: It is over, and what was put off is done.
- * @unwound: Its entry was ended.
+ * @unwound: Its entry was ended, and how (struct guardrail_record).
  * @making: What was put off is done, and is no part of it.
+ * @kept: What it has done stays, since the driver may be asked about it from now on. Where it is ended, its device is restored.
+ * @is_quick: It began with preemption or interrupts off, so threads seldom come between.
+ * @task: The thread that it belongs to, or that its interrupt came into.
+ * @restores: It stays, and its device is restored at its end.
+ * @plain: Numbers of the pages of virtual memory that were found to be no registers.
+ * @asked: It has asked a device for something (transact/requests.h).
  */
 struct guardrail_transaction {
 	struct guardrail_transaction *outer;
@@ -45,11 +54,32 @@ struct guardrail_transaction {
 	const char *why;
 	struct guardrail_log log;
 	struct guardrail_deferred *first, *last;
+	const struct task_struct *task;
 	u32 domain;
 	unsigned int stores, calls, given_away;
 	u16 released, compared;
-	bool touched, doomed, conflict, pinned, over, unwound, making;
+	u8 unwound;
+	bool touched, doomed, conflict, pinned, over, making, restores, kept, asked, is_quick;
+	unsigned long plain[GUARDRAIL_PLAIN];
 };
+
+/* The transaction that all guarded code on the CPU is a part of; NULL where that has to be found out. */
+DECLARE_PER_CPU(struct guardrail_transaction *, guardrail_quick);
+
+/**
+ * guardrail_quick_one() - Find a transaction by that word.
+ *
+ * The thread may have enabled preemption since, and another one runs, which was inside a module before.
+ *
+ * Context: Any but NMI.
+ * Return: The transaction that the running code is a part of; NULL where that has to be found out.
+ */
+static __always_inline struct guardrail_transaction *guardrail_quick_one(void)
+{
+	struct guardrail_transaction *tx = this_cpu_read(guardrail_quick);
+
+	return tx && tx->task == current ? tx : NULL;
+}
 
 /**
  * struct guardrail_deferred - A call that is made when its transaction is over.

@@ -11,6 +11,7 @@
 #include "domain/code.h"
 #include "domain/ops.h"
 #include "domain/thread.h"
+#include "rights/buffer.h"
 #include "rights/kinds.h"
 #include "rights/object.h"
 #include "rights/ranges.h"
@@ -97,6 +98,20 @@ static bool undo_store(struct guardrail_mark *mark, void *payload, void *data)
 	return true;
 }
 
+static bool look_for_device(struct guardrail_mark *mark, void *payload, void *data)
+{
+	struct guardrail_transaction *tx = data;
+
+	tx->touched |= mark->kind == GUARDRAIL_LOGGED_BYTES && guardrail_device_sees(tx->domain, mark->p);
+	return !tx->touched;
+}
+
+void guardrail_undo_look(struct guardrail_transaction *tx)
+{
+	if (!tx->touched)
+		guardrail_log_each(&tx->log, look_for_device, tx);
+}
+
 void guardrail_undo_stores(struct guardrail_transaction *tx)
 {
 	guardrail_log_each(&tx->log, undo_store, tx);
@@ -140,6 +155,9 @@ static void disown(struct guardrail_transaction *tx, unsigned long p, const stru
 {
 	u32 domain = tx->domain;
 
+	/* A buffer may be known by its marks alone. */
+	if (owned->kind == GUARDRAIL_KIND_FRAG)
+		guardrail_buffer_grant(domain, p);
 	if (is_in_use(domain, p, owned->size)) {
 		tx->conflict = true;
 		return;
@@ -149,6 +167,8 @@ static void disown(struct guardrail_transaction *tx, unsigned long p, const stru
 		return;
 	guardrail_device_goes(domain, p);
 	guardrail_revoke(domain, p, owned->size);
+	if (owned->kind == KIND_PAGES)
+		guardrail_revoke(domain, (unsigned long)virt_to_page((void *)p), sizeof(struct page));
 	release(p, owned);
 }
 

@@ -6,6 +6,14 @@
 #include "transact/transaction.h"
 
 /**
+ * guardrail_undo_look() - Find out whether a store went to memory that the device sees.
+ * @tx: The transaction; its @touched is set then.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_undo_look(struct guardrail_transaction *tx);
+
+/**
  * guardrail_undo_stores() - Undo the stores of a transaction, the latest first.
  * @tx: The transaction.
  *

@@ -48,6 +48,22 @@ pub fn at_once<T: Sync, R: Send>(all: &[T], workers: usize, work: impl Fn(&T) ->
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// A program for guests, compiled in `folder` from a C file of the fixtures.
+pub fn compiled(name: &str, folder: &Path) -> Result<Vec<u8>, Failed> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let sources = ["guarded", "active"].map(|folder| fixtures.join(format!("{folder}/{name}.c")));
+    let source = sources
+        .iter()
+        .find(|source| source.is_file())
+        .ok_or(format!("no {name}.c is in {}", fixtures.display()))?;
+    let made = folder.join(name);
+    let ran = Command::new("gcc").args(["-O2", "-Wall", "-static", "-o"]).arg(&made).arg(source).output()?;
+    match ran.status.success() {
+        true => Ok(std::fs::read(made)?),
+        false => Err(format!("{name}.c cannot be compiled: {}", String::from_utf8_lossy(&ran.stderr)).into()),
+    }
+}
+
 /// A name for a VM that no other test uses, also not at the same time.
 fn vm_name(what: &str) -> String {
     static NAMED: AtomicUsize = AtomicUsize::new(0);

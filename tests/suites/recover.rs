@@ -2,8 +2,8 @@
 //! application continues with its connection or file.
 
 use guardrail_knowledge::table::Kind;
-use guardrail_tests::ensure;
 use guardrail_tests::workshop::Workshop;
+use guardrail_tests::{compiled, ensure};
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
@@ -12,7 +12,6 @@ use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::software::Software;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// A fault of a driver.
@@ -211,18 +210,6 @@ fn guard(workshop: &Workshop, (fault, name): (&Fault, &str), folder: &Path) -> R
     workshop.write(&workshop.guarded(&workshop.modules.plan(name)?, Some(&table), &[])??, folder)
 }
 
-/// A program for the guest that has files open in all possible ways.
-fn holds(folder: &Path) -> Result<Vec<u8>, Failed> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/guarded/holds.c");
-    let program = folder.join("holds");
-    let ran =
-        Command::new("gcc").args(["-O2", "-Wall", "-static", "-o"]).arg(&program).arg(source).output()?;
-    match ran.status.success() {
-        true => Ok(std::fs::read(program)?),
-        false => Err(format!("holds.c cannot be compiled: {}", String::from_utf8_lossy(&ran.stderr)).into()),
-    }
-}
-
 /// The driver is killed, and the guest finds everything as it was.
 fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
@@ -232,16 +219,16 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let workload = folder.path().join("workload.sh");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let disk = fault.driver == "sym53c8xx";
-    let own = match fault.driver {
-        "vfat" => "fixtures/guarded/recover-files.sh",
-        "uhci_hcd" | "usb_storage" => "fixtures/guarded/recover-again.sh",
-        name if name.starts_with("snd") => "fixtures/guarded/recover-sound.sh",
-        _ if disk => "fixtures/guarded/recover-disk.sh",
-        _ => "fixtures/guarded/recover.sh",
+    let own: &[&str] = match fault.driver {
+        "vfat" => &["recover-files.sh"],
+        "uhci_hcd" | "usb_storage" => &["recover-again.sh"],
+        name if name.starts_with("snd") => &["player.sh", "recover-sound.sh"],
+        _ if disk => &["recover-disk.sh"],
+        _ => &["recover.sh"],
     };
-    let parts = ["../guest/workloads/device.sh", "fixtures/guarded/recovery.sh", own];
-    let parts = parts.map(|part| std::fs::read_to_string(root.join(part))).into_iter();
-    std::fs::write(&workload, parts.collect::<Result<Vec<_>, _>>()?.concat())?;
+    let shared = ["../../../guest/workloads/device.sh", "recovery.sh"];
+    let parts = shared.iter().chain(own).map(|part| root.join("fixtures/guarded").join(part));
+    std::fs::write(&workload, parts.map(std::fs::read_to_string).collect::<Result<Vec<_>, _>>()?.concat())?;
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
     let modules = &workshop.modules;
@@ -252,7 +239,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     }
     let mut options = Options::new(folder.path());
     if fault.driver == "vfat" {
-        options.files.push(("holds".to_owned(), holds(folder.path())?));
+        options.files.push(("holds".to_owned(), compiled("holds", folder.path())?));
         prepared.plan.before.sort_by_key(|module| module.name != "guardrail");
         for name in ["loop", "nls_cp437", "nls_ascii"].into_iter().filter(|name| modules.has(name)) {
             modules.add(name, fault.driver, &mut prepared.also)?;

@@ -401,14 +401,15 @@ impl Action {
 
     /// Whether it does nothing outside of transactions.
     pub fn transacts(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Action::Defer { .. }
-                | Action::Save { .. }
-                | Action::Reverse { .. }
-                | Action::Touch
-                | Action::Irrevocable { .. }
-        )
+            | Action::Save { .. }
+            | Action::Reverse { .. }
+            | Action::Touch
+            | Action::Irrevocable { .. } => true,
+            Action::Custom { name, .. } => name.starts_with("transact_"),
+            _ => false,
+        }
     }
 
     /// Its fields.

@@ -9,7 +9,7 @@ use choice::one_of;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use guardrail_campaign::Harmed;
-use guardrail_guard::Policy;
+use guardrail_guard::{Policy, Wanted};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "guardrail", version, term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Exit status: 0 nothing found, 1 findings, 2 bad usage or input, 3 the run failed, \
-                        4 a finding was contained, 130 interrupted.")]
+                        4 a finding was contained, 5 not decided, 130 interrupted.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -101,6 +101,16 @@ pub enum TransactCommand {
     Set(TransactSetArgs),
     /// Print how many transactions there were on this machine, and how many were undone
     Status,
+    /// Note the configuration of a device of a guarded driver on this machine, which a restore brings back
+    Checkpoint {
+        /// The device: its name on its bus (0000:00:03.0), or a network interface or block device that leads to it
+        device: String,
+    },
+    /// Have a guarded driver on this machine set its device up from memory, as after a call that was undone
+    Restore {
+        /// The device: its name on its bus (0000:00:03.0), or a network interface or block device that leads to it
+        device: String,
+    },
 }
 
 /// Arguments of `transact set`.
@@ -302,9 +312,10 @@ pub struct GuardArgs {
     /// A guardrail.ko that was built before, instead of building one with the kernel's headers
     #[arg(long, value_name = "FILE")]
     pub runtime: Option<PathBuf>,
-    /// Let entry points run as transactions, and begin with those that fit: "all", or patterns such as "*_ioctl,*_set_*"; "" for none yet
-    #[arg(long, value_name = "all|PATTERN[,…]", value_parser = transactions)]
-    pub transact: Option<Patterns>,
+    /// Let entry points run as transactions, and begin with those that fit: "all", or patterns such as "*_ioctl,*_set_*"; @FILE for
+    /// those that lead to what findings name (JSON of 'check', or SARIF); "" for none yet
+    #[arg(long, value_name = "all|PATTERN|@FILE[,…]", value_parser = selected)]
+    pub transact: Option<Selected>,
     /// Check whether a guarded module is whole and fits the guardrail.ko beside it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["drivers", "out", "kernel", "running", "domain", "trusted", "threshold", "rows", "log"])]
     pub check: Option<PathBuf>,
@@ -316,22 +327,12 @@ pub struct GuardArgs {
     pub format: guardrail_profile::Format,
 }
 
-/// Patterns of entries.
+/// What `--transact` selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patterns(pub Vec<String>);
+pub struct Selected(pub Vec<Wanted>);
 
-fn transactions(text: &str) -> Result<Patterns, String> {
-    let patterns = match text {
-        "all" => vec!["*".to_owned()],
-        _ => text.split(',').filter(|pattern| !pattern.is_empty()).map(str::to_owned).collect(),
-    };
-    let good = |pattern: &String| pattern.chars().all(|c| c.is_ascii_alphanumeric() || "_.*?".contains(c));
-    match patterns.iter().find(|pattern| !good(pattern)) {
-        Some(bad) => Err(format!(
-            "'{bad}' is no pattern of function names, in which * stands for any characters and ? for one"
-        )),
-        None => Ok(Patterns(patterns)),
-    }
+fn selected(text: &str) -> Result<Selected, String> {
+    Wanted::parse(text).map(Selected)
 }
 
 /// Arguments of `learn`.

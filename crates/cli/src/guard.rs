@@ -64,7 +64,7 @@ fn plan(args: &GuardArgs, out: &Path) -> GuardPlan {
         threshold: args.threshold,
         rows: args.rows.clone(),
         runtime: args.runtime.clone(),
-        transact: args.transact.as_ref().map(|patterns| patterns.0.clone()),
+        transact: args.transact.as_ref().map(|selected| selected.0.clone()),
     }
 }
 

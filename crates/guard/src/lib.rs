@@ -1,18 +1,20 @@
 //! Guarded drivers: stock modules that contain their own checks, and the runtime that they need.
 //!
-//! Knows: which passes guard a driver, the runtime's file, the runtime's lines in the kernel's log, and the
-//! contents of `guard.json`.
+//! Knows: which passes guard a driver, the runtime's file, the runtime's lines in the kernel's log, the contents of
+//! `guard.json`, and which entries the findings of a report lead to.
 //!
 //! Must not know: the command line, how a guest is run, how the runtime holds rights.
 //!
 //! Invariants: each file is written whole or not at all, and the description last. A file that is guarded already, or is the
 //! runtime, is refused before anything is fetched.
 
+mod findings;
 mod inspect;
 pub mod learn;
 mod machine;
 mod plan;
 mod policy;
+mod selection;
 mod summary;
 pub mod violations;
 mod workshop;
@@ -20,6 +22,7 @@ mod workshop;
 pub use inspect::{Inspection, inspect};
 pub use plan::{GuardPlan, guard};
 pub use policy::Policy;
+pub use selection::Wanted;
 pub use summary::Summary;
 pub use workshop::{Hardened, Workshop};
 

@@ -1,5 +1,6 @@
 //! Which drivers to guard, and for which kernel.
 
+use crate::selection::{Offer, Selection, Wanted};
 use crate::summary::Summary;
 use crate::workshop::{Hardened, Workshop};
 use crate::{DESCRIPTION, RUNTIME, learn, machine};
@@ -34,15 +35,19 @@ pub struct GuardPlan {
     pub rows: Option<PathBuf>,
     /// The runtime's file; `None` to build it with the kernel's headers.
     pub runtime: Option<PathBuf>,
-    /// Patterns of the entries that are transactions from the start; `None` where none can be.
-    pub transact: Option<Vec<String>>,
+    /// The entries that are transactions from the start; `None` where none can be.
+    pub transact: Option<Vec<Wanted>>,
 }
+
+/// The core of active drivers.
+const ACTIVE: &str = "guardrail_active";
 
 /// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
 pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError> {
     // Errors in files that the user named are found before anything is fetched for them.
     plan.drivers.iter().try_for_each(|driver| stock(driver))?;
     let rows = plan.rows.as_deref().map(learn::text).transpose()?;
+    let selection = plan.transact.as_deref().map(Selection::read).transpose()?;
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     progress.step(plan.kernel.as_deref().unwrap_or("the running kernel"));
@@ -60,7 +65,7 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
     let workshop = Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?
         .trusting(&plan.trusted)
         .wanting(plan.threshold)
-        .transacting(plan.transact.clone());
+        .transacting(selection.clone());
     let workshop = match plan.rows.as_deref().zip(rows.as_deref()) {
         Some((file, text)) => workshop.with_rows(&file.display().to_string(), text)?,
         None => workshop,
@@ -71,6 +76,8 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
         hardened.push(workshop.harden(&one.driver, &one.before)?);
     }
     unknown_trust(&plan.trusted, &hardened)?;
+    let offers: Vec<&Offer> = hardened.iter().filter_map(|driver| driver.offer.as_ref()).collect();
+    selection.map_or(Ok(()), |selection| selection.check(&offers))?;
     progress.finish();
     let summary = Summary::new(&workshop, &hardened);
     write(&plan.out, &workshop, &hardened, &summary)?;
@@ -91,9 +98,16 @@ fn stock(driver: &str) -> Result<(), HostError> {
     if image.info(FIELD).is_some() {
         return Err(RewriteError::Guarded { what: driver.to_owned() }.into());
     }
-    match image.name() == "guardrail" {
-        true => Err(HostError::Usage(format!(
+    if image.name() == "guardrail" {
+        return Err(HostError::Usage(format!(
             "{driver} is what guarded drivers stand on; it is not guarded itself"
+        )));
+    }
+    // The runtime finds the stack of a call by its task.
+    match image.name() == ACTIVE || image.depends().any(|name| name == ACTIVE) {
+        true => Err(HostError::Usage(format!(
+            "{driver} cannot be guarded: active drivers run on stacks of their own, and the runtime knows only those of tasks; \
+             verify it instead, or guard the ordinary driver of the device"
         ))),
         false => Ok(()),
     }

@@ -1,10 +1,13 @@
 //! The summary of what was done to drivers, as text and as `guard.json`.
 
+use crate::selection::Offer;
 use crate::workshop::{Hardened, Workshop};
 use guardrail_host::drivers::digest;
 use guardrail_host::{HostError, files};
+use guardrail_rewrite::border::annotations::Border;
 use guardrail_rewrite::border::grade;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The name and version of the description.
@@ -44,6 +47,9 @@ pub struct Driver {
     stores: StoreCounts,
     imports: Imports,
     entries: Entries,
+    /// Which entries are transactions; absent where none can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transactions: Option<Transactions>,
     grade: Grade,
     trusted: Vec<String>,
     own_convention: Vec<String>,
@@ -134,6 +140,35 @@ struct Entries {
     unknown: Vec<String>,
 }
 
+/// Which entries of a driver are transactions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Transactions {
+    /// Entries that are so from the start.
+    selected: Vec<String>,
+    /// Entries that can be chosen later.
+    others: Vec<String>,
+    /// Entries that never are, and init and exit functions, each with the reason.
+    never: BTreeMap<String, &'static str>,
+}
+
+impl Transactions {
+    fn of(border: &Border, offer: &Offer) -> Transactions {
+        let mut all = Transactions::default();
+        for entry in offer.entries() {
+            let name = entry.name().to_owned();
+            let known = border.interposition.entries.get(&name);
+            let selected =
+                known.is_some_and(|known| known.flags & u32::from(guardrail_abi::ENTRY_SELECTED) != 0);
+            match entry.obstacle() {
+                Some(why) => drop(all.never.insert(name, why)),
+                None if selected => all.selected.push(name),
+                None => all.others.push(name),
+            }
+        }
+        all
+    }
+}
+
 impl Summary {
     /// The summary of drivers that were guarded together.
     pub fn new(workshop: &Workshop<'_>, hardened: &[Hardened]) -> Summary {
@@ -202,6 +237,7 @@ impl Driver {
                 calls: done.calls,
             },
             entries: Entries { wrapped: done.entries.clone(), unknown: unknown.cloned().collect() },
+            transactions: hardened.offer.as_ref().map(|offer| Transactions::of(border, offer)),
             grade: hardened.into(),
             trusted: hardened.trusted.clone(),
             own_convention: hardened.own.clone(),
@@ -260,6 +296,17 @@ impl Driver {
                 named(unknown)
             ),
         );
+        if let Some(Transactions { selected, others, .. }) = &self.transactions {
+            let able = selected.len() + others.len();
+            line(
+                "transact",
+                format!(
+                    "{} of {able} entries that can be, from the start{}",
+                    selected.len(),
+                    named(selected)
+                ),
+            );
+        }
         let Grade { imports, entries, stores, threshold, enough } = &self.grade;
         line(
             "grade",

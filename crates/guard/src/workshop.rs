@@ -2,6 +2,7 @@
 
 use crate::inspect::prove;
 use crate::learn;
+use crate::selection::{Offer, Selection};
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::HostError;
 use guardrail_kernel::isolation::Isolation;
@@ -12,7 +13,6 @@ use guardrail_rewrite::border::grade::Grade;
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::passes::checks::{Checks, Stores};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
-use guardrail_trace::client::fits;
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
@@ -32,8 +32,8 @@ pub struct Workshop<'a> {
     pub domain: u8,
     trusted: Vec<String>,
     threshold: u32,
-    /// Patterns of the entries that are transactions from the start; `None` where none can be.
-    transact: Option<Vec<String>>,
+    /// The entries that are transactions from the start; `None` where none can be.
+    transact: Option<Selection>,
     kernel: KernelImage,
     /// Derived rows for functions without a written one.
     rows: Vec<Row<'a>>,
@@ -63,6 +63,8 @@ pub struct Hardened {
     pub trusted: Vec<String>,
     /// Functions with a calling convention of their own.
     pub own: Vec<String>,
+    /// Entries that can be transactions; `None` where none can be.
+    pub(crate) offer: Option<Offer>,
 }
 
 impl<'a> Workshop<'a> {
@@ -101,10 +103,9 @@ impl<'a> Workshop<'a> {
         Workshop { threshold, ..self }
     }
 
-    /// Prepares the entries of drivers for transactions. Those whose names fit one of the patterns are transactions from
-    /// the start.
-    pub fn transacting(self, patterns: Option<Vec<String>>) -> Workshop<'a> {
-        Workshop { transact: patterns, ..self }
+    /// Prepares the entries of drivers for transactions. Those that are selected are transactions from the start.
+    pub(crate) fn transacting(self, selection: Option<Selection>) -> Workshop<'a> {
+        Workshop { transact: selection, ..self }
     }
 
     /// Takes derived rows from the text of a file, which `file` names in errors.
@@ -116,7 +117,7 @@ impl<'a> Workshop<'a> {
     /// Guards a driver; `before` holds the modules that it needs.
     pub fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Hardened, HostError> {
         let name = driver.name.as_str();
-        let border = self.border(driver, before)?;
+        let (border, offer) = self.border(driver, before)?;
         let mut checks = Checks::new(self.domain)
             .guarded(name, &self.exports)
             .trusting(self.trusted.iter().cloned())
@@ -137,22 +138,29 @@ impl<'a> Workshop<'a> {
             threshold: self.threshold,
             trusted: checks.left.into_iter().collect(),
             own: rewritten.own,
+            offer,
         })
     }
 
-    /// The border of a driver.
-    fn border(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Border, HostError> {
+    /// The border of a driver, and which of its entries can be transactions.
+    fn border(
+        &self,
+        driver: &ModuleFile,
+        before: &[ModuleFile],
+    ) -> Result<(Border, Option<Offer>), HostError> {
         let image = |module: &ModuleFile| ModuleImage::parse(&module.name, module.bytes.clone());
         let needed = before.iter().map(image).collect::<Result<Vec<_>, _>>()?;
-        let isolation = Isolation::for_driver(&self.kernel, &image(driver)?, &needed, self.rows.clone())
+        let own = image(driver)?;
+        let isolation = Isolation::for_driver(&self.kernel, &own, &needed, self.rows.clone())
             .map_err(|error| HostError::Run(error.to_string()))?;
         let object = Object::read(&driver.name, &driver.bytes)?;
         let mut border = border(&isolation, &object);
-        if let Some(patterns) = &self.transact {
-            let selected = |name: &str| patterns.iter().any(|pattern| fits(pattern, name));
-            transact(&mut border, &isolation, &object, &selected);
-        }
-        Ok(border)
+        let Some(selection) = &self.transact else { return Ok((border, None)) };
+        let mut offer = Offer::of(&driver.name, &own, &object)?;
+        let selected = offer.selected(selection);
+        transact(&mut border, &isolation, &object, &|name| selected.contains(name));
+        offer.note_obstacles(&border);
+        Ok((border, Some(offer)))
     }
 }
 

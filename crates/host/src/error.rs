@@ -16,6 +16,8 @@ pub enum Status {
     RunFailed = 3,
     /// A finding was contained.
     Contained = 4,
+    /// A limit was reached before a verdict.
+    Undecided = 5,
     /// The user interrupted it.
     Interrupted = 130,
 }

@@ -1,7 +1,7 @@
 //! Rules for the border of guarded drivers, derived from binaries.
 //!
 //! **Knows**: what functions do with their arguments, by interprocedural analysis of a kernel's and its modules' code,
-//! and how that becomes rows of `rights.txt`.
+//! how that becomes rows of `rights.txt`, and which functions of a module lead to which.
 //!
 //! **Must not know**: where kernels are stored, how drivers are rewritten, the command line.
 //!
@@ -10,6 +10,7 @@
 mod calls;
 mod derived;
 mod flow;
+mod graph;
 mod known;
 mod names;
 mod program;
@@ -23,6 +24,7 @@ mod value;
 
 pub use calls::{Call, Calls};
 pub use derived::{Coverage, LearnError, Learned, VERSION, coverage, idle, read};
+pub use graph::Graph;
 pub use names::Names;
 pub use program::Program;
 pub use rows::Derived;

@@ -114,7 +114,20 @@ fn is_poll(member: &Member) -> bool {
 const BINDS: [&str; 5] = ["probe", "remove", "disconnect", "connect", "shutdown"];
 /// The structure of functions that save and restore devices, and the members of others that do.
 const POWER: &str = "dev_pm_ops";
-const SAVES: [&str; 6] = ["suspend", "resume", "freeze", "restore", "reset_resume", "reconnect"];
+const SAVES: [&str; 12] = [
+    "suspend",
+    "resume",
+    "freeze",
+    "restore",
+    "reset_resume",
+    "reconnect",
+    "fast_reconnect",
+    "cleanup",
+    "pre_reset",
+    "post_reset",
+    "reset_prepare",
+    "reset_done",
+];
 
 /// Prepares a border for transactions: `selected` says which entries are transactions from the start.
 pub fn transact(

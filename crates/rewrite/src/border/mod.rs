@@ -24,8 +24,8 @@ pub(crate) mod texts;
 mod thunk;
 
 pub use guardrail_abi::{Action, Field, Step, Value, When};
-pub use redirect::Done;
 pub(crate) use redirect::{CALLS, ENTRIES, INIT_ENTRIES, Import, interpose};
+pub use redirect::{Done, EntryPoints};
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Finds where a module and the kernel call each other, and leads these calls through thunks.
 
 use super::data::Data;
+use super::life::position;
 use super::thunk::Thunks;
 use super::{Entry, Interposition};
 use crate::engine::code::Code;
@@ -144,6 +145,38 @@ pub(crate) fn interpose(
     let descriptions = data.finish(object);
     callable.transacts = (symbol, if what.transacts { descriptions } else { Vec::new() });
     Ok((done, callable))
+}
+
+/// The functions of a module that the kernel may call, as far as the module's pointers show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryPoints {
+    /// Those that are called through thunks, each with all its names.
+    pub entries: Vec<Vec<String>>,
+    /// Names of the init function.
+    pub init: Vec<String>,
+    /// Names of the exit function.
+    pub exit: Vec<String>,
+}
+
+impl EntryPoints {
+    /// Finds them in a stock module.
+    pub fn of(object: &Object) -> Result<EntryPoints> {
+        let functions = functions(object);
+        let names = |place: &(usize, u64)| {
+            let aliases = functions.get(place).into_iter().flatten();
+            aliases.map(|symbol| object.symbols[*symbol].name.clone()).collect::<Vec<_>>()
+        };
+        let hook = |name: &str| {
+            let this = object.section(tables::THIS)?;
+            Some(object.sections[this].relocs[position(object, this, name)?].symbol)
+        };
+        let hooks = [tables::INIT, tables::EXIT].map(hook);
+        let of = |symbol: Option<usize>| symbol.and_then(|symbol| object.target(symbol, 0));
+        let [init, exit] = hooks.map(|symbol| of(symbol).map_or_else(Vec::new, |place| names(&place)));
+        let hooks: Vec<usize> = hooks.into_iter().flatten().collect();
+        let found = find(object, &Interposition::default(), &functions, &hooks)?;
+        Ok(EntryPoints { entries: found.pointers.keys().map(names).collect(), init, exit })
+    }
 }
 
 /// What the module imports: functions, with calls by pointer that lead to themselves, and variables. What checks name of

@@ -193,9 +193,13 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
             None => DeviceChoice { class: Class::None, also: Vec::new(), device: None },
         });
     };
-    let (class, also) = known.map_or((Class::None, Vec::new()), |entry| (entry.class, entry.also));
-    if let Some((class_of_device, found)) = device_named(wanted) {
-        let class = if class == Class::None { class_of_device } else { class };
+    // A driver that the catalog does not know is exercised as the one that it has for the device.
+    let model = wanted.split([',', ' ']).next().unwrap_or_default();
+    let listed = entry_with(model);
+    let known = known.as_ref().or(listed.as_ref());
+    let (class, also) = known.map_or((Class::None, Vec::new()), |entry| (entry.class, entry.also.clone()));
+    let named = |device: &Device| device.name == wanted;
+    if let Some(found) = listed.and_then(|entry| entry.devices.into_iter().find(named)) {
         return Ok(DeviceChoice { class, also, device: Some(found) });
     }
     // Several parts are spelled as in the catalog, and complete: nothing is added to them.
@@ -228,12 +232,9 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
     })
 }
 
-/// The first device with this model name, and the class of the driver that lists it.
-fn device_named(name: &str) -> Option<(Class, Device)> {
-    entries().into_iter().find_map(|entry| {
-        let class = entry.class;
-        entry.devices.into_iter().find(|device| device.name == name).map(|device| (class, device))
-    })
+/// The first entry with a device of this model.
+fn entry_with(model: &str) -> Option<Entry> {
+    entries().into_iter().find(|entry| entry.devices.iter().any(|device| device.name == model))
 }
 
 #[cfg(test)]
@@ -287,6 +288,10 @@ mod tests {
         assert_eq!(entry_of("zoo_x"), None);
         let aliases = ["pci:v00001234d000011E8sv*sd*bc*sc*i*".to_owned()];
         assert_eq!(entry("zoo_x", &aliases).unwrap().devices[0].name, "edu");
-        assert_eq!(device_named("lsi53c810").unwrap().0, Class::Storage);
+        assert_eq!(entry_with("lsi53c810").unwrap().class, Class::Storage);
+        let like = |model: &str| entry_with(model).map(|entry| (entry.class, entry.also));
+        assert_eq!(like("ahci"), Some((Class::Storage, vec!["sd_mod".to_owned()])));
+        assert_eq!(like("edu").map(|(class, _)| class), Some(Class::None));
+        assert_eq!(like("no-such-model"), None);
     }
 }

@@ -274,8 +274,17 @@ fn unpacked(
     Err(Error::Program { program: program.into(), why })
 }
 
+/// A part of a kernel's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SourcePart {
+    /// All but documentation, architectures, graphics drivers and tools.
+    Kernel,
+    /// The tool that makes monitors of automata.
+    Verification,
+}
+
 /// Unpacks the compressed source of a kernel into a folder, without the parts that no driver is built from.
-pub(crate) fn unpack_source(archive: &Path, folder: &Path) -> Result<()> {
+pub(crate) fn unpack_source(archive: &Path, folder: &Path, part: SourcePart) -> Result<()> {
     let mut command = Command::new("tar");
     command
         .args([
@@ -286,11 +295,17 @@ pub(crate) fn unpack_source(archive: &Path, folder: &Path) -> Result<()> {
             "--anchored",
             "--no-wildcards-match-slash",
         ])
-        .args(["Documentation", "arch", "drivers/gpu", "tools"].map(|part| format!("--exclude=*/{part}")))
         .arg("--directory")
         .arg(folder)
         .arg("--file")
         .arg(archive);
+    match part {
+        SourcePart::Kernel => {
+            let excluded = ["Documentation", "arch", "drivers/gpu", "tools"];
+            command.args(excluded.map(|part| format!("--exclude=*/{part}")))
+        }
+        SourcePart::Verification => command.args(["--wildcards", "*/tools/verification"]),
+    };
     unpacked(&mut command, ["tar", "tar"], archive, folder)
 }
 

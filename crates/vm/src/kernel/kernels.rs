@@ -2,7 +2,7 @@
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::fetch::cache::Cache;
-use crate::fetch::packages::{Fetch, Packages, deb_files, unpack, unpack_source};
+use crate::fetch::packages::{Fetch, Packages, SourcePart, deb_files, unpack, unpack_source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -111,16 +111,25 @@ pub fn headers_tree(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
 /// and tools. It is the newest source of that version; its drivers build against the headers of any release
 /// of the version.
 pub fn source(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    part_of_source(packages, kernel, "source", SourcePart::Kernel)
+}
+
+/// The folder whose `tools/verification` is the program that makes monitors of automata, from the source of `kernel`'s
+/// version.
+pub fn verification(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    part_of_source(packages, kernel, "verification", SourcePart::Verification)
+}
+
+fn part_of_source(packages: &Packages, kernel: &Kernel, tree: &str, part: SourcePart) -> Result<PathBuf> {
     let version = version(&kernel.release).ok_or_else(|| {
         Error::BadValue(format!("no source package is known for kernel {}", kernel.release))
     })?;
     let name = format!("linux-source-{version}");
-    let tree = format!("source/{version}");
-    packages.cache().ensure_tree(&tree, |folder| {
+    packages.cache().ensure_tree(&format!("{tree}/{version}"), |folder| {
         let package = folder.join(".package");
         fs::create_dir(&package).context("create", &package)?;
         packages.fill(&package, &format!("source of kernel {version}"), Fetch::Exactly(&[&name]))?;
-        unpack_source(&package.join(format!("usr/src/{name}.tar.xz")), folder)?;
+        unpack_source(&package.join(format!("usr/src/{name}.tar.xz")), folder, part)?;
         fs::remove_dir_all(&package).context("remove", &package)
     })
 }
@@ -349,14 +358,19 @@ mod tests {
         assert!(tar.status().unwrap().success());
         let out = folder.path().join("out");
         fs::create_dir(&out).unwrap();
-        unpack_source(&archive, &out).unwrap();
+        unpack_source(&archive, &out, SourcePart::Kernel).unwrap();
         assert!(out.join("drivers/net/a.c").is_file());
         assert!(out.join("drivers/net/arch/c.h").is_file());
         for gone in ["drivers/gpu", "arch", "tools", "linux-source-1.0"] {
             assert!(!out.join(gone).exists(), "{gone}");
         }
         fs::write(&archive, "not an archive").unwrap();
-        assert!(unpack_source(&archive, &out).unwrap_err().to_string().contains("cannot be unpacked"));
+        assert!(
+            unpack_source(&archive, &out, SourcePart::Kernel)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be unpacked")
+        );
     }
 
     #[test]

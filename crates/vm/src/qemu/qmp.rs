@@ -125,11 +125,15 @@ pub fn unplug(id: &str, mut to: impl Write) -> io::Result<()> {
 
 /// The actions that a guest may ask of its host, and the commands that do them. The words are fixed: a guest
 /// chooses among them and can send nothing else to QEMU.
-const ACTIONS: [(&str, &str); 6] = [
+const ACTIONS: [(&str, &str); 7] = [
     ("link-down", r#"{"execute":"set_link","arguments":{"name":"net0","up":false}}"#),
     ("link-up", r#"{"execute":"set_link","arguments":{"name":"net0","up":true}}"#),
     ("unplug", r#"{"execute":"device_del","arguments":{"id":"stick"}}"#),
     ("key", r#"{"execute":"send-key","arguments":{"keys":[{"type":"qcode","data":"shift"}]}}"#),
+    (
+        "move",
+        r#"{"execute":"input-send-event","arguments":{"events":[{"type":"rel","data":{"axis":"x","value":5}}]}}"#,
+    ),
     ("balloon-small", r#"{"execute":"balloon","arguments":{"value":268435456}}"#),
     ("balloon-large", r#"{"execute":"balloon","arguments":{"value":536870912}}"#),
 ];
