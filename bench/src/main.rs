@@ -2,6 +2,7 @@
 //!
 //! **Knows**: workloads, how to run them in turns, tables. **Must not know**: how an engine works; it starts the program.
 
+mod active;
 mod checkers;
 mod common;
 mod drcheck;
@@ -25,6 +26,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
+    /// Active drivers: messages beside calls, traffic and instructions beside the stock drivers
+    Active(active::Arguments),
     /// The tracer and the checkers, without a gate: boot, download, small requests, disk
     Checkers(checkers::Arguments),
     /// Servers, disk and sound behind the gate, beside the same guest without Guardrail
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         }
     };
     let ended = match &arguments.benchmark {
+        Benchmark::Active(arguments) => active::run(arguments),
         Benchmark::Checkers(arguments) => checkers::run(arguments),
         Benchmark::Gate(arguments) => gate::run(arguments),
         Benchmark::Guarded(arguments) => guarded::run(arguments),

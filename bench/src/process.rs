@@ -1,5 +1,6 @@
 //! Processes that benchmarks start.
 
+use serde_json::Value;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
@@ -87,6 +88,15 @@ pub fn free_port() -> Result<u16, String> {
         }
     }
     Err("there is no free port on the loopback address".into())
+}
+
+/// Instructions that the client `count` reports of all CPUs, without those of the idle task, which waits for the host.
+pub fn instructions(report: &Value) -> Option<f64> {
+    let table = &report["clients"][0]["tables"][0];
+    let column = |name: &str| table["columns"].as_array()?.iter().position(|column| column == name);
+    let last = table["rows"].as_array()?.last()?;
+    let cell = |name: &str| last[column(name)?].as_f64();
+    Some(cell("all")? - cell("idle task")?).filter(|count| *count > 0.0)
 }
 
 /// The last lines of a text.

@@ -120,7 +120,7 @@ fn sample(report: &Value, unit: Unit) -> Result<Sample, String> {
     if outcome != "completed" {
         return Err(format!("the run ended as {outcome}: {}", report["run"]["detail"]));
     }
-    let instructions = instructions(report).ok_or("nothing was counted")?;
+    let instructions = process::instructions(report).ok_or("nothing was counted")?;
     let moved = numbers(report, "moved-");
     let number = |at: usize| moved.get(at).copied().filter(|number| *number > 0.0);
     let work = match unit {
@@ -134,15 +134,6 @@ fn sample(report: &Value, unit: Unit) -> Result<Sample, String> {
         _ => None,
     };
     Ok(Sample { instructions: instructions / work, table })
-}
-
-/// Instructions of all CPUs, without those of the idle task, which waits for the host.
-fn instructions(report: &Value) -> Option<f64> {
-    let table = &report["clients"][0]["tables"][0];
-    let column = |name: &str| table["columns"].as_array()?.iter().position(|column| column == name);
-    let last = table["rows"].as_array()?.last()?;
-    let cell = |name: &str| last[column(name)?].as_f64();
-    Some(cell("all")? - cell("idle task")?).filter(|count| *count > 0.0)
 }
 
 /// The numbers in the name of a step that begins with `head`.

@@ -74,6 +74,19 @@ pub struct Hooked {
     pub module: Option<u32>,
 }
 
+/// A rule that an active driver has broken, as the core of active drivers announces it.
+#[derive(Clone, Copy, Debug)]
+pub struct Violation<'a> {
+    /// The number of the rule.
+    pub rule: u64,
+    /// What the driver did.
+    pub message: &'a str,
+    /// The name of the domain, and the states of its protocols.
+    pub states: &'a str,
+    /// The stack: where the driver left for the core, or its main function if that has returned.
+    pub stack: &'a [u64],
+}
+
 /// A list that was passed to a hooked function.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedList<'a> {
@@ -148,6 +161,9 @@ pub trait Checker {
     fn hook_called(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked) {}
     /// A hooked function returns.
     fn hook_returned(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked, _result: u64) {}
+    /// An active driver has broken a rule of its protocols. The context is that of its domain, where it is
+    /// known.
+    fn violated(&mut self, _cx: &mut Cx<'_>, _violation: &Violation<'_>) {}
     /// The log holds a list that was passed to a hooked function.
     fn hook_list(&mut self, _cx: &mut Cx<'_>, _hook: &Hooked, _list: PassedList<'_>) {}
     /// The kernel calls the driver. The entry is already on the context's stack and in

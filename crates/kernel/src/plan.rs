@@ -4,10 +4,12 @@ use crate::closure;
 use crate::summaries::SummaryTable;
 use guardrail_binfmt::KernelError;
 use guardrail_binfmt::KernelImage;
+use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::btf::{Param, Type};
+use guardrail_binfmt::module::{ModuleSymbol, SymbolKind};
 use guardrail_trace::client::ModuleList;
 use guardrail_trace::config::{
-    Hook, ModuleHooks, ModuleLayout, PerCpu, Probe, RegionLayout, TaskLayout, TracerConfig,
+    Hook, ModuleHook, ModuleHooks, ModuleLayout, PerCpu, Probe, RegionLayout, TaskLayout, TracerConfig,
 };
 use guardrail_trace::event::{Global, RegionFlags};
 
@@ -104,6 +106,7 @@ pub fn tracer_config(
         per_cpu,
         task,
         hooks,
+        module_hooks: Vec::new(),
         globals,
         arguments: arguments(image, table),
         indirect_thunks,
@@ -112,6 +115,32 @@ pub fn tracer_config(
         holds: Default::default(),
         gate: None,
     })
+}
+
+/// Hooks functions of modules that are not traced, where the knowledge has rows for them.
+pub fn hook_modules(config: &mut TracerConfig, table: &SummaryTable, modules: &[ModuleImage]) {
+    for (name, row) in table.elsewhere_rows().filter(|(_, row)| row.everywhere) {
+        let is_it = |module: &&ModuleImage, symbol: &ModuleSymbol| {
+            symbol.section.is_some()
+                && symbol.kind == SymbolKind::Function
+                && module.symbol_name(symbol) == name
+        };
+        let found = modules.iter().find_map(|module| {
+            let symbol = module.symbols().iter().position(|symbol| is_it(&module, symbol))?;
+            Some((module.name(), u32::try_from(symbol).ok()?))
+        });
+        let (Some((module, symbol)), Ok(hook)) = (found, u32::try_from(config.hooks.len())) else { continue };
+        config.hooks.push(Hook {
+            name: name.to_owned(),
+            address: 0,
+            args: row.args,
+            derefs: row.derefs.clone(),
+            result: false,
+            returns: Vec::new(),
+            lists: Vec::new(),
+        });
+        config.module_hooks.push(ModuleHook { module, symbol, hook });
+    }
 }
 
 /// What clients need to know of modules and tasks, beyond [`tracer_config`].

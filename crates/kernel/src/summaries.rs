@@ -12,6 +12,9 @@ use guardrail_trace::config::{Deref, ListWalk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Words of the text of a violation that are read: `ACTIVE_TEXT` of `active/core/domain.h`.
+const VIOLATION_WORDS: u64 = 32;
+
 /// A table row that this kernel has.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -34,7 +37,7 @@ pub struct Row {
 pub struct SummaryTable {
     rows: BTreeMap<String, Row>,
     /// Functions of the table that the image lacks: modules may have them.
-    elsewhere: BTreeMap<String, Arc<Summary>>,
+    elsewhere: BTreeMap<String, Row>,
     absent: Vec<String>,
 }
 
@@ -50,8 +53,7 @@ impl SummaryTable {
                     table.rows.entry(name.clone()).or_insert(row);
                 }
                 if known.is_empty() {
-                    let summary = resolve(&entry, image, name, 0).summary;
-                    table.elsewhere.entry((*name).to_owned()).or_insert(summary);
+                    table.extend_elsewhere(image, &entry, name);
                     table.absent.push((*name).to_owned());
                 }
             }
@@ -94,19 +96,38 @@ impl SummaryTable {
         self.rows.insert(name.to_owned(), row);
     }
 
-    /// Adds the effects of a row to a function of a module. Its parameters are known by their order, and
-    /// nothing is read through them.
+    /// Adds the effects of a row to a function of a module. Its parameters are known by their order. It is
+    /// hooked only where the row itself asks for it.
     fn extend_elsewhere(&mut self, image: &KernelImage, entry: &table::Row<'_>, name: &str) {
-        let more = resolve(entry, image, name, 0).summary;
-        let known = self.elsewhere.remove(name).unwrap_or_else(|| Arc::new(Summary::unknown(name)));
-        let mut summary = Arc::unwrap_or_clone(known);
-        summary.effects.extend(Arc::unwrap_or_clone(more).effects);
-        self.elsewhere.insert(name.to_owned(), Arc::new(summary));
+        let more = Row { everywhere: entry.is_everywhere(), ..resolve(entry, image, name, 0) };
+        let Some(known) = self.elsewhere.remove(name) else {
+            self.elsewhere.insert(name.to_owned(), more);
+            return;
+        };
+        let mut summary = Arc::unwrap_or_clone(known.summary);
+        summary.effects.extend(Arc::unwrap_or_clone(more.summary).effects);
+        let row = Row {
+            summary: Arc::new(summary),
+            args: known.args.max(more.args),
+            everywhere: known.everywhere || more.everywhere,
+            ..known
+        };
+        self.elsewhere.insert(name.to_owned(), row);
     }
 
     /// What the table states about a function that is not in the image but in a module.
     pub fn elsewhere(&self, name: &str) -> Option<Arc<Summary>> {
-        self.elsewhere.get(name).cloned()
+        self.elsewhere.get(name).map(|row| Arc::clone(&row.summary))
+    }
+
+    /// The row of a function that is not in the image; `None` if it has none.
+    pub fn elsewhere_row(&self, name: &str) -> Option<&Row> {
+        self.elsewhere.get(name)
+    }
+
+    /// All rows of functions that are not in the image, by name.
+    pub fn elsewhere_rows(&self) -> impl Iterator<Item = (&str, &Row)> {
+        self.elsewhere.iter().map(|(name, row)| (name.as_str(), row))
     }
 
     /// The row of a function; `None` if it has none.
@@ -343,6 +364,13 @@ impl Resolver<'_, '_> {
                     arg => Direction::Arg(self.arg(arg)?),
                 },
             },
+            "violation" => {
+                let [rule, stack, text, main] = [1, 2, 3, 4].map(|i| word(i).and_then(|name| self.arg(name)));
+                let text = text?;
+                let words = (0..VIOLATION_WORDS).map(|i| Deref { arg: text, offset: 8 * i, size: 8 });
+                self.derefs.extend(words);
+                Effect::Violation { rule: rule?, stack: stack?, main: main? }
+            }
             "grow" => Effect::Grow { ptr: self.ptr(word(1)?)? },
             "escape" => Effect::Escape { arg: self.arg(word(1)?)? },
             _ => match self.locks(words) {

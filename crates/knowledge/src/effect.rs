@@ -223,6 +223,10 @@ pub enum Effect {
         /// The argument with the pointer.
         arg: u8,
     },
+    /// An active driver has broken a rule: the arguments with its number, with the lowest address of the domain's stack,
+    /// and with the main function. The text of it follows the arguments of the hook, as words.
+    #[allow(missing_docs)]
+    Violation { rule: u8, stack: u8, main: u8 },
     /// What the call does to locks and to the order of events.
     Sync(SyncOp),
     /// What the call does to DMA mappings and DMA memory.

@@ -35,6 +35,8 @@ pub enum Role {
     Idle,
     /// It copies or fills as many bytes as the parameter says.
     Sized,
+    /// The driver waits in it on a stack of its own, and goes on in any task or interrupt.
+    SwitchesStacks,
 }
 
 /// For each role, names of functions with the position of the parameter, 0 where the verb has none.
@@ -54,7 +56,7 @@ static FUNCTIONS: LazyLock<BTreeMap<Role, Vec<(&str, usize)>>> = LazyLock::new(|
 
 impl Role {
     /// All roles, with their verbs in `roles.txt`.
-    const NAMED: [(Role, &'static str); 14] = [
+    const NAMED: [(Role, &'static str); 15] = [
         (Role::Worker, "worker"),
         (Role::AfterGrace, "aftergrace"),
         (Role::Initializes, "initializes"),
@@ -69,6 +71,7 @@ impl Role {
         (Role::Frees, "frees"),
         (Role::Idle, "idle"),
         (Role::Sized, "sized"),
+        (Role::SwitchesStacks, "switchesstacks"),
     ];
 
     /// Whether a function has the role.

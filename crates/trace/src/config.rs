@@ -31,6 +31,9 @@ pub struct TracerConfig {
     /// Kernel functions whose every call is logged while a watched module is loaded. The index is the
     /// hook number in the log.
     pub hooks: Vec<Hook>,
+    /// Where hooks are whose functions are in modules that are not traced.
+    #[serde(default)]
+    pub module_hooks: Vec<ModuleHook>,
     /// Values to read from the guest when the first watched module is loaded: the name and its link-time
     /// address.
     pub globals: Vec<(Global, u64)>,
@@ -282,6 +285,17 @@ pub struct Hook {
     /// Lists to read through arguments.
     #[serde(default)]
     pub lists: Vec<ListWalk>,
+}
+
+/// A hooked function in a module that is not traced. Its hook has no address, and its returns are not logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleHook {
+    /// Name of the module.
+    pub module: String,
+    /// Index of the function in the ELF symbol table of the module's file.
+    pub symbol: u32,
+    /// The hook's number.
+    pub hook: u32,
 }
 
 /// A list that a hook reads through one of its arguments: an array of entries, possibly in chained

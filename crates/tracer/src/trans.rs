@@ -33,8 +33,25 @@ pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
         if tracer.gate.as_ref().is_some_and(|gate| gate.is_accessor(start.wrapping_sub(slide))) {
             gated_block(tracer, &view, start);
         }
-    } else if tracer.gate.as_ref().is_some_and(|gate| gate.libraries.contains(start)) {
-        gated_block(tracer, &view, start);
+    } else {
+        if tracer.gate.as_ref().is_some_and(|gate| gate.libraries.contains(start)) {
+            gated_block(tracer, &view, start);
+        }
+        module_block(tracer, &view, start);
+    }
+}
+
+/// Instruments the hooks of a block of a module that is not watched, if it has any.
+fn module_block(tracer: &Tracer, view: &View, start: u64) {
+    let known = tracer.module_hooks.read().unwrap_or_else(PoisonError::into_inner);
+    if known.is_empty() {
+        return;
+    }
+    let end = view.insn(view.len() - 1).address();
+    for &(address, _, number) in known.iter().filter(|hook| (start..=end).contains(&hook.0)) {
+        if let Some(insn) = (0..view.len()).map(|i| view.insn(i)).find(|insn| insn.address() == address) {
+            insn.call(hooks::on_hook, CB_R_REGS, number as usize);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! beginning was not seen are not judged.
 
 use super::names;
-use crate::checker::{Checker, Cx, Draft, Site};
+use crate::checker::{Checker, Cx, Draft, Site, Violation};
 use crate::machine::{Context, Object, ObjectId};
 use crate::order::{
     Step,
@@ -108,6 +108,22 @@ impl Checker for ProtoCheck {
                 ..Draft::error(format!("the memory of a {name} is freed while {busy}"))
             });
         }
+    }
+
+    fn violated(&mut self, cx: &mut Cx<'_>, violation: &Violation<'_>) {
+        let kind = match violation.rule {
+            1 => "protocol-rule-1",
+            2 => "protocol-rule-2",
+            3 => "protocol-rule-3",
+            4 => "protocol-rule-4",
+            5 => "protocol-rule-5",
+            6 => "protocol-rule-6",
+            _ => return,
+        };
+        cx.report_stack(NAME, kind, violation.stack, || Draft {
+            notes: vec![format!("The states of its protocols: {}", violation.states)],
+            ..Draft::error(format!("an active driver breaks rule {}: {}", violation.rule, violation.message))
+        });
     }
 
     fn module_unloaded(&mut self, cx: &mut Cx<'_>, module: u32) {

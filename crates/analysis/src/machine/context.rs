@@ -1,7 +1,7 @@
 //! Contexts: one for each task and level, with the call stack that the log shows.
 
 use crate::level::Level;
-use crate::order::ContextOrder;
+use crate::order::{ContextOrder, StrandId};
 use crate::stacks::same_stack;
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Len, Ptr, Summary};
@@ -77,6 +77,17 @@ pub enum Activation {
     },
 }
 
+impl Activation {
+    /// The value of rsp where it begins; `None` where that is not known.
+    pub fn at(&self) -> Option<u64> {
+        match self {
+            Activation::Frame { entry_rsp, .. } => Some(*entry_rsp),
+            Activation::Out(out) => Some(out.entry_rsp),
+            Activation::Interrupted { rsp, .. } => *rsp,
+        }
+    }
+}
+
 /// A context: a task or an interrupt on its time.
 #[derive(Debug)]
 pub struct Context {
@@ -88,6 +99,11 @@ pub struct Context {
     pub pid: u32,
     /// The call stack; innermost last.
     pub stack: Vec<Activation>,
+    /// The lowest address of the stack, where it is the driver's own and goes from task to task.
+    pub own_stack: Option<u64>,
+    /// For an own stack, the context and strand of the task or interrupt that goes on with it, where they
+    /// are known.
+    pub carrier: Option<(Option<usize>, StrandId)>,
     /// The lowest stack address of this context's driver functions since the kernel called the driver.
     pub low: u64,
     /// The shadow registers; `None` while an execution uses them, or where nothing is known.
@@ -109,6 +125,8 @@ impl Context {
             level,
             pid,
             stack: Vec::new(),
+            own_stack: None,
+            carrier: None,
             low: u64::MAX,
             regs: None,
             fault: None,
@@ -183,11 +201,7 @@ impl Context {
     /// Drops activations that cannot be live when the kernel calls the driver with `rsp` on the same stack.
     pub fn drop_stale(&mut self, rsp: u64) {
         while let Some(last) = self.stack.last() {
-            let at = match last {
-                Activation::Frame { entry_rsp, .. } => *entry_rsp,
-                Activation::Out(out) => out.entry_rsp,
-                Activation::Interrupted { rsp, .. } => rsp.unwrap_or(u64::MAX),
-            };
+            let at = last.at().unwrap_or(u64::MAX);
             if at > rsp || !same_stack(at, rsp) {
                 break;
             }

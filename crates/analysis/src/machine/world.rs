@@ -67,6 +67,10 @@ pub trait World {
     fn hook(&self, number: u64) -> Option<Arc<Summary>>;
     /// The number of arguments that hook `number` records before the values that are read through them.
     fn hook_args(&self, number: u64) -> usize;
+    /// Whether the log has the returns of hook `number`. It does not for functions of modules.
+    fn hook_returns(&self, _number: u64) -> bool {
+        true
+    }
     /// Link-time address of hook `number`, or 0.
     fn hook_address(&self, number: u64) -> u64;
     /// What the kernel function with this name does, for calls from the driver.

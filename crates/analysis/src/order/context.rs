@@ -46,6 +46,8 @@ pub struct Entry {
     pub serial: u64,
     /// The value of rsp at its entry.
     pub rsp: u64,
+    /// What it has returned; `None` before its end, and where that is not known.
+    pub result: Option<u64>,
     /// The object by which it takes turns with other callbacks.
     pub(crate) turns: Option<Name>,
     /// The caller is in a module that is not watched.
@@ -133,6 +135,11 @@ impl ContextOrder {
             up: 0,
             line: false,
         }
+    }
+
+    /// The context goes on at another level, and in another task.
+    pub(crate) fn moves_to(&mut self, level: Level, pid: u32) {
+        (self.level, self.pid) = (level, pid);
     }
 
     /// Whether the context is a task, not an interrupt on a task's time.

@@ -49,6 +49,8 @@ use strands::Strands;
 /// Most objects with releases, and most tasks that hold locks outside of the driver, known at a time.
 const MAX_OBJECTS: usize = 1 << 14;
 const MAX_TASKS: usize = 8192;
+/// In the place of a pid: the task before driver code has run in it.
+pub(crate) const EARLY: u32 = u32::MAX;
 /// Readers of RCU release this, and strands that wait for readers acquire it.
 pub(crate) const RCU: Name = Name::Global("rcu");
 /// Strands that wait for readers of RCU release this, and later readers acquire it.
@@ -261,6 +263,28 @@ impl Order {
     /// The locks that a task held before it got a context.
     pub(crate) fn waited(&mut self, task: u64) -> Vec<Acquired> {
         self.waiting.remove(&task).unwrap_or_default()
+    }
+
+    /// The strand of a task before driver code runs in it.
+    pub(crate) fn early(&mut self, task: u64) -> StrandId {
+        let who = Identity::Task { task, pid: EARLY };
+        self.strand(who).unwrap_or_else(|| self.add_strand(who, "a thread of the kernel".to_owned(), false))
+    }
+
+    /// Whether something was released into an object.
+    pub(crate) fn has_released(&self, name: Name) -> bool {
+        self.objects.contains_key(&name)
+    }
+
+    /// What a strand has done so far happens before what another one does next.
+    pub(crate) fn follow(&mut self, later: StrandId, earlier: StrandId) {
+        if later == earlier || !self.parts.deferral || self.strands.get(later).is_none() {
+            return;
+        }
+        let Some(snapshot) = self.strands.get_mut(earlier).map(|strand| strand.hand()) else { return };
+        if let Some(later) = self.strands.get_mut(later) {
+            later.learn(&snapshot);
+        }
     }
 
     /// Releases what the strand has done into an object, for strands that acquire the object later.

@@ -38,6 +38,11 @@ pub(crate) enum Identity {
         /// Guest address of the work item.
         item: u64,
     },
+    /// What runs on a stack of the driver's own, in one task or interrupt after the other.
+    OwnStack {
+        /// The lowest address of the stack.
+        stack: u64,
+    },
     /// Other work in interrupts.
     Interrupt {
         /// Number of the vCPU.

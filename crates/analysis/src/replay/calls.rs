@@ -11,7 +11,13 @@ use guardrail_trace::event::EnterFlags;
 impl Replay {
     /// Driver code begins to run at `addr` after other code ran on the vCPU.
     pub(super) fn enter(&mut self, v: usize, entering: &Entering, addr: u64) {
-        let c = self.context_for(entering.task, Level::of(entering.preempt_count), entering.pid);
+        let own = self.context_of_stack(entering);
+        if let Some(c) = own {
+            self.carries(c, entering);
+        }
+        let c = own.unwrap_or_else(|| {
+            self.context_for(entering.task, Level::of(entering.preempt_count), entering.pid)
+        });
         self.vcpus[v].context = Some(c);
         let (rsp, ret) = (entering.rsp, entering.ret);
         self.hooks.over(entering.task, rsp, None);
@@ -148,6 +154,10 @@ impl Replay {
         if !internal {
             let low = std::mem::replace(&mut context.low, entry_rsp);
             self.leave_stack(v, c, low, entry_rsp);
+        }
+        if out.summary.is_some_and(|summary| Role::SwitchesStacks.has(&summary.name)) {
+            let own = self.waits_on_own_stack(c);
+            self.carried(own.unwrap_or(c));
         }
     }
 

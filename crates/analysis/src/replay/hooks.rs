@@ -125,11 +125,18 @@ impl Replay {
             return;
         };
         let Some(summary) = self.state.world.hook(hook) else { return };
+        if let Some(Effect::Violation { rule, stack, main }) = summary.effects.first() {
+            let arg = |i: u8| args.get(usize::from(i)).copied().unwrap_or(0);
+            let text = args.get(self.state.world.hook_args(hook)..).unwrap_or_default();
+            return self.violation(v, [arg(*rule), arg(*stack), arg(*main)], text);
+        }
         self.hooks.over(task, rsp, Some(hook));
-        let context = self.vcpus[v].context;
+        // A driver's own stack may have been taken over by another task since it was in the driver.
+        let own = self.own_stack_at(rsp);
+        let context = own.or(self.vcpus[v].context);
         let out = context
             .and_then(|c| self.contexts.get(c))
-            .filter(|context| context.task == task)
+            .filter(|context| context.task == task || own.is_some())
             .and_then(|context| Some((context, context.out()?)))
             .filter(|(_, out)| rsp <= out.entry_rsp && same_stack(rsp, out.entry_rsp));
         // The return address shows whether it is this call. A driver that left with a jump does not run
@@ -178,6 +185,9 @@ impl Replay {
         }
         self.each(v, frame.context, |checker, cx| checker.hook_called(cx, &frame.call));
         frame.pending = self.hook_begins(v, task, hook, frame.context, &frame.call);
+        if !self.state.world.hook_returns(hook) {
+            return self.hook_ends(v, task, frame.key(), frame.context, frame.pending.as_ref(), 0);
+        }
         self.hooks.push(frame);
     }
 

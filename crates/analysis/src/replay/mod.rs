@@ -10,6 +10,7 @@ mod fan;
 mod hooks;
 mod load;
 mod order;
+mod own_stacks;
 
 use crate::checker::{Checker, Cx, Fault};
 use crate::definedness::Definedness;
@@ -85,6 +86,8 @@ pub struct Replay {
     state: State,
     contexts: Vec<Context>,
     by_key: FxHashMap<(u64, Level), usize>,
+    /// The contexts of stacks that are a driver's own, by the stack's number.
+    own_stacks: FxHashMap<u64, usize>,
     vcpus: Vec<Vcpu>,
     hooks: HookFrames,
     /// Guest addresses of caches whose objects have a constructor.
@@ -106,6 +109,7 @@ impl Replay {
             state: State::new(world),
             contexts: Vec::new(),
             by_key: FxHashMap::default(),
+            own_stacks: FxHashMap::default(),
             vcpus: Vec::new(),
             hooks: HookFrames::default(),
             constructed: FxHashSet::default(),
@@ -481,6 +485,7 @@ impl Replay {
             // A hostile or an endless log: start anew.
             self.contexts.clear();
             self.by_key.clear();
+            self.own_stacks.clear();
             self.vcpus.iter_mut().for_each(|vcpu| *vcpu = Vcpu::default());
         }
         self.contexts.push(Context::new(task, level, pid));

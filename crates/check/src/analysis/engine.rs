@@ -3,6 +3,7 @@
 use crate::analysis::wire::Analyzed;
 use crate::analysis::world::KernelWorld;
 use crate::input::AnalysisInput;
+use guardrail_analysis::checker::Checker;
 use guardrail_analysis::replay::Replay;
 use guardrail_analysis::{Outcome, checkers};
 use guardrail_host::HostError;
@@ -19,11 +20,16 @@ pub struct Engine {
 impl Engine {
     /// Opens kernel image and modules.
     pub fn open(input: &AnalysisInput) -> Result<Engine, HostError> {
-        let world = Box::new(KernelWorld::open(input)?);
         let checkers = checkers::by_names(&input.tools).map_err(|name| {
             let list = checkers::names_of_tools().collect::<Vec<_>>().join(", ");
             HostError::Usage(format!("there is no tool `{name}`; choose from: {list}"))
         })?;
+        Engine::with(input, checkers)
+    }
+
+    /// Opens kernel image and modules for checkers that are no tools.
+    pub fn with(input: &AnalysisInput, checkers: Vec<Box<dyn Checker>>) -> Result<Engine, HostError> {
+        let world = Box::new(KernelWorld::open(input)?);
         Ok(Engine { replay: Replay::new(world, checkers) })
     }
 

@@ -6,6 +6,7 @@ use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
 use guardrail_finding::Location;
 use guardrail_host::HostError;
+use guardrail_kernel::summaries::Row;
 use guardrail_kernel::{SummaryTable, charts, plan};
 use guardrail_knowledge::chart::Chart;
 use guardrail_knowledge::effect::Summary;
@@ -84,6 +85,12 @@ impl KernelWorld {
     fn hook_name(&self, number: u64) -> Option<&str> {
         self.hooks.get(usize::try_from(number).ok()?).map(String::as_str)
     }
+
+    /// The row of a hook, of a function of the kernel or of another module.
+    fn hook_row(&self, number: u64) -> Option<&Row> {
+        let name = self.hook_name(number)?;
+        self.table.row(name).or_else(|| self.table.elsewhere_row(name))
+    }
 }
 
 impl World for KernelWorld {
@@ -93,12 +100,15 @@ impl World for KernelWorld {
     }
 
     fn hook(&self, number: u64) -> Option<Arc<Summary>> {
-        Some(Arc::clone(&self.table.row(self.hook_name(number)?)?.summary))
+        Some(Arc::clone(&self.hook_row(number)?.summary))
     }
 
     fn hook_args(&self, number: u64) -> usize {
-        let row = self.hook_name(number).and_then(|name| self.table.row(name));
-        row.map_or(0, |row| usize::from(row.args))
+        self.hook_row(number).map_or(0, |row| usize::from(row.args))
+    }
+
+    fn hook_returns(&self, number: u64) -> bool {
+        self.hook_name(number).is_some_and(|name| self.table.row(name).is_some())
     }
 
     fn hook_address(&self, number: u64) -> u64 {

@@ -1,11 +1,11 @@
 //! The tracer's configuration: what it traces, and which accesses it holds.
 
 use crate::plan::RunPlan;
-use guardrail_binfmt::KernelImage;
+use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::HostError;
-use guardrail_host::drivers::drivers;
+use guardrail_host::drivers::{drivers, others};
 use guardrail_kernel::gate as gate_config;
-use guardrail_kernel::{SummaryTable, tracer_config};
+use guardrail_kernel::{SummaryTable, hook_modules, tracer_config};
 use guardrail_trace::config::{self, Holds, Samples, TracerConfig};
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::TcgThreads;
@@ -45,7 +45,11 @@ pub fn write_config(
     let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
     let log = log.display().to_string();
     let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
-    let config = tracer_config(&image, &SummaryTable::for_image(&image), &watch, &log)?;
+    let table = SummaryTable::for_image(&image);
+    let mut config = tracer_config(&image, &table, &watch, &log)?;
+    // A module that cannot be read has no hooks.
+    let modules = others(prepared).filter_map(|file| ModuleImage::parse(&file.name, file.bytes.clone()).ok());
+    hook_modules(&mut config, &table, &modules.collect::<Vec<_>>());
     let gate = holding.gate.map(|gate| config::Gate {
         strict: gate.strict,
         ..gate_config(&image, &gate.memory, gate.limit.as_millis() as u64)

@@ -96,6 +96,7 @@ const LOCKS: &[Verb] = &[
     verb("release", &[Key], &[]),
     verb("acquire", &[Key], CONDITIONS),
     optional("sleeps", &[Param], 1),
+    verb("violation", &[Param, Param, Param, Param], &[]),
     verb("everywhere", &[], &[]),
 ];
 
@@ -161,6 +162,7 @@ const TRANSACT: &[Verb] = &[
     verb("touch", &[], &[]),
     verb("irrevocable", &[], &[]),
     verb("settle", &[], &["packets"]),
+    optional("custom", &[Name, Value, Value], 2),
 ];
 
 const ROLES: &[Verb] = &[
@@ -178,6 +180,7 @@ const ROLES: &[Verb] = &[
     verb("frees", &[Param], &[]),
     verb("idle", &[], &[]),
     verb("sized", &[Param], &[]),
+    verb("switchesstacks", &[], &[]),
 ];
 
 /// Judges an effect without a kernel; the error states what is wrong.

@@ -2,6 +2,7 @@
 
 use crate::state::{LoadedModule, RDI, RDX, RSI, Tracer, Vcpu, entered, global, tracer, word};
 use guardrail_plugin::modules::{NAME, find_ram, name, regions, symbol_table, symbols};
+use guardrail_trace::config::ModuleHook;
 use guardrail_trace::event::{Global, Head, Kind, RegionFlags};
 use std::ffi::{c_uint, c_void};
 use std::sync::PoisonError;
@@ -44,6 +45,7 @@ fn other(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) {
         true => symbols(vcpu, start, count).unwrap_or_default().0,
         false => Vec::new(),
     };
+    hook(tracer, module, &name, &values);
     let mut record = head(Kind::OtherModule, module, &name, &regions, values.len());
     record.extend(values);
     let mut control = tracer.control(vcpu);
@@ -58,6 +60,19 @@ fn other(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) {
     if control.others.len() < MAX_OTHERS && !control.others.contains(&module) {
         control.others.push(module);
         control.log(&record);
+    }
+}
+
+/// Notes where the hooked functions of a module are, before its code is translated.
+fn hook(tracer: &Tracer, module: u64, name: &[u8; NAME], values: &[u64]) {
+    let of_module = |known: &&ModuleHook| {
+        name.strip_prefix(known.module.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+    };
+    let found = tracer.config.module_hooks.iter().filter(of_module);
+    let at = |known: &ModuleHook| Some((*values.get(known.symbol as usize)?, module, known.hook));
+    let found: Vec<_> = found.filter_map(at).collect();
+    if !found.is_empty() {
+        tracer.module_hooks.write().unwrap_or_else(PoisonError::into_inner).extend(found);
     }
 }
 
@@ -143,6 +158,9 @@ pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
     let mut control = tracer.control(vcpu);
     if let Some(at) = control.others.iter().position(|&other| other == module) {
         control.others.swap_remove(at);
+        let mut hooks = tracer.module_hooks.write().unwrap_or_else(PoisonError::into_inner);
+        hooks.retain(|hook| hook.1 != module);
+        drop(hooks);
         if let Some(gate) = &tracer.gate {
             // Removing whole ranges needs no room.
             let _ = gate.libraries.remove(0, u64::MAX, module);

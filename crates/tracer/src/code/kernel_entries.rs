@@ -36,6 +36,7 @@ pub fn kernel_entries(config: &TracerConfig) -> Entries<Entry> {
         entries.extend(gate.remaps.iter().map(|&address| (address, Entry::Remap)));
     }
     let hooks = (0u32..).zip(&config.hooks);
-    entries.extend(hooks.clone().map(|(number, hook)| (hook.address, Entry::Hook(number))));
+    let in_kernel = hooks.clone().filter(|(_, hook)| hook.address != 0);
+    entries.extend(in_kernel.map(|(number, hook)| (hook.address, Entry::Hook(number))));
     Entries::new(entries, hooks)
 }

@@ -35,6 +35,8 @@ thread_local! {
 pub struct Tracer {
     pub config: TracerConfig,
     pub entries: Entries<Entry>,
+    /// Hooked functions in modules that are not watched and loaded: address, module and number of the hook.
+    pub module_hooks: RwLock<Vec<(u64, u64, u32)>>,
     /// Address ranges of watched modules, tagged with the generation.
     pub watched: RangeSet,
     /// True while at least one watched module is loaded.
@@ -142,6 +144,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         .collect::<Result<Box<[_]>, String>>()?;
     let tracer = Tracer {
         entries: kernel_entries(&config),
+        module_hooks: RwLock::default(),
         watched: RangeSet::new(),
         active: AtomicBool::new(false),
         generation: AtomicU64::new(0),

@@ -4,7 +4,8 @@ use super::functions::Caller;
 use crate::level::Level;
 use crate::machine::Out;
 use crate::order::{
-    Acquired, DEVICE, Entry, GRACE, HANDLERS, Identity, LIBRARY, Name, Now, Order, RCU, StrandId, is_task,
+    Acquired, DEVICE, EARLY, Entry, GRACE, HANDLERS, Identity, LIBRARY, Name, Now, Order, RCU, StrandId,
+    is_task,
 };
 use crate::replay::{Entering, Replay};
 use crate::stacks::{StackId, same_stack};
@@ -42,7 +43,8 @@ impl Replay {
         context.order.set(irqs_on, entering.preempt_count as u32);
         context.order.cpu = v as u32;
         context.order.now.off = context.order.off();
-        if is_task(context.level) {
+        // What a task took before it has gone on with a driver's own stack stays the task's.
+        if is_task(context.level) && context.own_stack.is_none() {
             let task = context.task;
             for lock in self.state.order.waited(task) {
                 self.hold(v, c, lock);
@@ -71,7 +73,7 @@ impl Replay {
         context.order.now.clock = self.state.order.runs(strand);
     }
 
-    pub(super) fn refresh_clock(&mut self, c: usize) {
+    pub(in crate::replay) fn refresh_clock(&mut self, c: usize) {
         if let Some(context) = self.contexts.get_mut(c) {
             context.order.now.clock = self.state.order.clock(context.order.now.strand);
         }
@@ -80,7 +82,9 @@ impl Replay {
     /// The strand of what runs in a context outside of any known entry.
     fn base_strand(&mut self, v: usize, c: usize, function: u64) -> Option<StrandId> {
         let context = self.contexts.get(c)?;
-        let who = if is_task(context.level) {
+        let who = if let Some(stack) = context.own_stack {
+            Identity::OwnStack { stack }
+        } else if is_task(context.level) {
             Identity::Task { task: context.task, pid: context.pid }
         } else {
             Identity::Interrupt { cpu: v as u32, level: context.level, function }
@@ -88,7 +92,11 @@ impl Replay {
         Some(self.strand(who, None))
     }
 
-    fn strand(&mut self, who: Identity, callback: Option<(usize, usize, u32)>) -> StrandId {
+    pub(in crate::replay) fn strand(
+        &mut self,
+        who: Identity,
+        callback: Option<(usize, usize, u32)>,
+    ) -> StrandId {
         if let Some(strand) = self.state.order.strand(who) {
             return strand;
         }
@@ -102,6 +110,7 @@ impl Replay {
             }
             (Identity::Serial { .. }, None) => String::new(),
             (Identity::Work { function: at, item }, _) => format!("the work {} of {item:#x}", function(at)),
+            (Identity::OwnStack { stack }, _) => format!("the driver on its own stack at {stack:#x}"),
             (Identity::Interrupt { cpu: ONE_AT_A_TIME, function: at, .. }, _) => {
                 let module = self.state.modules.other_at(at).map_or("?", |module| &module.name);
                 format!("the interrupt handler in {module}")
@@ -111,7 +120,13 @@ impl Replay {
             }
         };
         let user = matches!(who, Identity::Task { task, .. } if self.state.is_user(task));
-        self.state.order.add_strand(who, label, user)
+        let strand = self.state.order.add_strand(who, label, user);
+        if let Identity::Task { task, .. } = who
+            && let Some(early) = self.state.order.strand(Identity::Task { task, pid: EARLY })
+        {
+            self.state.order.follow(strand, early);
+        }
+        strand
     }
 
     /// Driver code runs in a context. Outside of the system's sleep, the process, if it is one, is no longer
@@ -172,6 +187,7 @@ impl Replay {
             callback,
             strand,
             serial: self.order.serial,
+            result: None,
             rsp: entering.rsp,
             turns: self.turns(callback, &args, entering.task),
             library: caller.library,
@@ -352,10 +368,10 @@ impl Replay {
 
     /// The innermost entry is over.
     pub(super) fn end_entry(&mut self, v: usize, c: usize, result: Option<u64>) {
-        let Some(entry) = self.contexts.get(c).and_then(|context| context.order.entries.last()).cloned()
-        else {
+        let Some(entry) = self.contexts.get(c).and_then(|context| context.order.entries.last()) else {
             return;
         };
+        let entry = Entry { result, ..entry.clone() };
         if let Some(callback) = entry.callback {
             self.state.order.left(entry.strand, callback, result);
         }

@@ -5,10 +5,11 @@ use super::holds::Hold;
 use crate::checker::Hooked;
 use crate::level::Level;
 use crate::machine::Context;
-use crate::order::{Acquired, LockId, Name, Off, Order, Pending, is_task};
+use crate::order::{Acquired, EARLY, Identity, LockId, Name, Off, Order, Pending, is_task};
 use crate::replay::Replay;
 use crate::stacks::{StackId, same_stack};
-use guardrail_knowledge::effect::{Effect, LockKind, LockMode, Summary, SyncOp};
+use guardrail_knowledge::effect::{Effect, LockKind, LockMode, Summary, SyncOp, When};
+use guardrail_knowledge::role::Role;
 use std::sync::Arc;
 
 impl Replay {
@@ -36,10 +37,14 @@ impl Replay {
         let c = context.or_else(|| self.by_key.get(&(task, Level::Process)).copied());
         // A task that slept may be on another processor, where no event has named it since.
         let out = c.and_then(|c| self.contexts.get(c)?.out());
+        // A wrapper may request the line of an active driver's handler, after the driver has left with a jump.
+        let own_handler = Role::RequestsLine.has(&summary.name) && self.state.modules.contains(six[1]);
         let on_behalf = context.is_some()
+            || own_handler
             || out.is_some_and(|out| !out.jump && rsp <= out.entry_rsp && same_stack(rsp, out.entry_rsp));
         let Some(c) = c else {
-            // No driver code has run in this task: only its held locks matter.
+            // No driver code has run in this task: its held locks matter, and what it got from drivers.
+            self.passes_on(task, summary, &six);
             for effect in &summary.effects {
                 if let Effect::Sync(SyncOp::Unlock { kind, key, .. }) = effect
                     && let Some(name) = Order::name(key, &six, task)
@@ -98,6 +103,29 @@ impl Replay {
                     off: Off::default(),
                 };
                 self.state.order.wait(task, lock);
+            }
+        }
+    }
+
+    /// A task in which no driver code has run acquires what drivers released, and releases what it acquired.
+    fn passes_on(&mut self, task: u64, summary: &Summary, args: &[u64; 6]) {
+        let order = &mut self.state.order;
+        for effect in &summary.effects {
+            match effect {
+                Effect::Sync(SyncOp::Acquire { key, when: When::Always }) => {
+                    if let Some(name) = Order::name(key, args, task).filter(|&name| order.has_released(name))
+                    {
+                        let strand = order.early(task);
+                        order.acquire(strand, name);
+                    }
+                }
+                Effect::Sync(SyncOp::Release { key, word: false }) => {
+                    let strand = order.strand(Identity::Task { task, pid: EARLY });
+                    if let Some((strand, name)) = strand.zip(Order::name(key, args, task)) {
+                        order.release(strand, name);
+                    }
+                }
+                _ => {}
             }
         }
     }

@@ -175,6 +175,30 @@ fn a_call_in_a_state_that_does_not_allow_it() {
 }
 
 #[test]
+fn a_rule_that_an_active_driver_breaks() {
+    let stack = 0xffff_8880_0500_0000;
+    let words = |text: &[u8; 16]| [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| text[at + i])));
+    let [message, states] = words(b"it ends\npci u\xffp\0");
+    let own = Context { rsp: stack + 0x3f00, ..task(1) };
+    let mut g = Guest::checked("protocheck");
+    g.by(&own).enter("vfs_read", &[]).write(1).call("active_await", &[0x7000]);
+    // A worker finds that it has waited for too long: the finding has the stack of the driver.
+    let worker = task(2);
+    g.by(&worker).hook("active_violated", worker.rsp, &[4, stack, 0, F, message, states]);
+    // Text that says nothing, and a rule that there is not.
+    g.by(&worker).hook("active_violated", worker.rsp, &[5, 0, 0, F, 0, 0]);
+    g.by(&worker).hook("active_violated", worker.rsp, &[7, stack, 0, F, message, states]);
+    let findings = g.machine().findings();
+    assert_eq!(findings, 2);
+    let found = g.finish();
+    assert_eq!(found[0].kind, "protocol-rule-4");
+    assert_eq!(found[0].message, "an active driver breaks rule 4: it ends");
+    assert_eq!(found[0].notes, ["The states of its protocols: pci u?p"]);
+    assert_eq!((found[0].function.as_str(), found[0].stack.len()), ("f", 2));
+    assert_eq!((found[1].kind.as_str(), found[1].function.as_str()), ("protocol-rule-5", "f"));
+}
+
+#[test]
 fn memory_that_is_freed_while_its_timer_is_pending() {
     for pending in [true, false] {
         let mut g = Guest::checked("protocheck");

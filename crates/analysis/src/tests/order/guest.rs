@@ -9,6 +9,7 @@ use crate::order::{Parts, Step};
 use crate::replay::Replay;
 pub use crate::tests::kernel::{F, G, HEAP};
 use crate::tests::kernel::{Kernel, begins, defines, loads_other, six};
+use guardrail_finding::Finding;
 use guardrail_trace::event::{Access, EnterFlags, Head, Kind};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -120,6 +121,11 @@ impl Guest {
     pub fn found(self) -> Vec<String> {
         let findings = self.machine.finish().findings;
         findings.iter().map(|f| format!("{}: {}", f.kind, f.message)).collect()
+    }
+
+    /// Ends the run; returns the findings.
+    pub fn finish(self) -> Vec<Finding> {
+        self.machine.finish().findings
     }
 
     pub fn machine(&mut self) -> &mut Replay {

@@ -35,6 +35,8 @@ pub fn kernel() -> Kernel {
             .map(Effect::Sync),
         )
         .hook("unregister_netdev", [])
+        .hook("active_violated", [Effect::Violation { rule: 0, stack: 1, main: 3 }])
+        .recording(4)
         .function("synchronize_irq", sync(acquire(Key::Global("handlers"))))
         .function("napi_complete_done", sync(SyncOp::Release { key: arg(0), word: true }))
         .function("iowrite32", sync(release(Key::Global("device"))))
@@ -55,6 +57,7 @@ pub fn kernel() -> Kernel {
         .function("up", [unlock(Semaphore, arg(0), Exclusive)])
         .function("complete", sync(release(arg(0))))
         .function("wait_for_completion", sync(acquire(arg(0))))
+        .function("active_await", [release(arg(0)), acquire(arg(0))].map(Effect::Sync))
         .function("__rcu_read_lock", [lock(Rcu, rcu(), Shared)])
         .function("__rcu_read_unlock", [Effect::Sync(release(rcu())), unlock(Rcu, rcu(), Shared)])
         .function("synchronize_rcu", [release(Key::Global("grace")), acquire(rcu())].map(Effect::Sync))

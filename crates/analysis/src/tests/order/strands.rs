@@ -78,6 +78,49 @@ fn a_completion_orders() {
 }
 
 #[test]
+fn a_driver_on_a_stack_of_its_own_is_one_strand_in_all_tasks() {
+    let mut g = Guest::new();
+    let (stack, domain) = (0xffff_8880_0500_0000, [0x7000]);
+    let own = |who: Context| Context { rsp: stack + 0x3f00, ..who };
+    // A task starts it, and later a softirq and another task go on with it.
+    g.by(&task(1)).enter("vfs_read", &[]).write(1).call("probe_caller", &[]);
+    g.by(&own(task(1))).enter("probe_caller", &[]).write(2).call("active_await", &domain);
+    g.by(&own(softirq(2))).back(7).write(3).interrupt();
+    g.by(&hardirq(2)).run("up", &[], 4);
+    g.by(&own(softirq(2))).back(0).write(5).call("active_await", &domain);
+    g.by(&own(task(3))).back(8).write(6);
+    // The first task has gone on meanwhile.
+    g.by(&task(1)).back(0).write(7).ret(0);
+    assert_eq!((g.written(3).after, g.written(4).after), (vec![1, 2], vec![]));
+    assert_eq!((g.written(5).after, g.written(6).after), (vec![1, 2, 3], vec![1, 2, 3, 5]));
+    assert_eq!(g.written(7).after, [1, 2]);
+    assert_eq!(g.written(6).strand, format!("the driver on its own stack at {stack:#x}"));
+    // Another driver has the stack later: until it waits, it is a part of the thread that starts it.
+    g.by(&own(task(4))).enter("probe_caller", &[]).write(8);
+    assert!(g.written(8).after.is_empty());
+    assert_eq!(g.written(8).strand, "the thread ?/44");
+}
+
+#[test]
+fn a_task_carries_what_it_knows_onto_own_stacks_and_back() {
+    let mut g = Guest::new();
+    let on =
+        |stack: u64, who: Context| Context { rsp: 0xffff_8880_0500_0000 + (stack << 20) + 0x3f00, ..who };
+    let (first, second) = ([0x7000], [0x7008]);
+    g.by(&on(1, task(1))).enter("probe_caller", &[]).write(1).call("active_await", &first);
+    g.by(&on(2, task(2))).enter("probe_caller", &[]).write(2).call("active_await", &second);
+    g.by(&task(3)).enter("vfs_read", &[]).write(3).call("probe_caller", &[]);
+    g.by(&on(1, task(3))).back(7).write(4).call("active_await", &first);
+    g.by(&task(3)).back(0).write(5).call("probe_caller", &[]);
+    g.by(&on(2, task(3))).back(7).write(6);
+    g.by(&on(1, task(4))).back(7).write(7);
+    assert_eq!((g.written(4).after, g.written(5).after), (vec![1, 3], vec![1, 3, 4]));
+    assert_eq!(g.written(6).after, [1, 2, 3, 4, 5]);
+    // What the second driver does is not ordered with what the first one does later in another task.
+    assert_eq!(g.written(7).after, [1, 3, 4]);
+}
+
+#[test]
 fn very_many_tasks_are_survived() {
     let mut g = Guest::new();
     g.by(&task(1)).run("vfs_read", &[], 1);
