@@ -186,7 +186,8 @@ fn a_reader_that_has_gone_is_no_error() {
 
 #[test]
 fn help() {
-    for command in ["", "check", "debug", "analyze", "view", "list", "doctor", "guard", "inject"] {
+    for command in ["", "check", "debug", "analyze", "view", "list", "doctor", "guard", "inject", "protocol"]
+    {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
         let output = guardrail(&args);
         assert_eq!(output.status.code(), Some(0));
@@ -266,6 +267,52 @@ fn what_cannot_be_guarded() {
     let sentence = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{sentence}");
     assert!(sentence.contains("there are no modules of kernel 6.1.0-1-amd64"), "{sentence}");
+}
+
+#[test]
+fn what_selects_no_transactions() {
+    const REMEDY: &str = "name a report of 'guardrail check --format json', or a SARIF 2.1.0 file";
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out").display().to_string();
+    let selected = |what: &str| refused(&["guard", "e1000", "-o", &out, "--transact", what]);
+    let missing = folder.path().join("none.json").display().to_string();
+    let why = "it cannot be read: No such file or directory (os error 2)";
+    let sentence = format!("error: --transact @{missing}: {why}; {REMEDY}");
+    assert_eq!(selected(&format!("e1000_set_*,@{missing}")), (2, sentence));
+    for (text, why) in [
+        ("no JSON", "it is not JSON: expected ident at line 1 column 2"),
+        ("{\"findings\": []}", "it is neither a report with findings nor SARIF"),
+        ("{\"version\": \"2.0.0\", \"runs\": []}", "it is SARIF \"2.0.0\", which is not read"),
+        (
+            "{\"schema\": \"guardrail/1\"}",
+            "it says that it has the schema guardrail/1, but: missing field `driver`",
+        ),
+    ] {
+        let file = folder.path().join("findings.json");
+        std::fs::write(&file, text).unwrap();
+        let file = file.display();
+        let sentence = format!("error: --transact @{file}: {why}; {REMEDY}");
+        assert_eq!(selected(&format!("@{file}")), (2, sentence));
+    }
+    for (what, why) in [
+        ("e1000-set", "'e1000-set' is no pattern of function names, in which * stands for any characters"),
+        ("e1000_set_*,@", "'@' has no file behind it"),
+    ] {
+        let (status, sentence) = selected(what);
+        assert_eq!(status, 2, "{sentence}");
+        assert!(sentence.contains(why), "{sentence}");
+    }
+    assert!(!std::path::Path::new(&out).exists());
+}
+
+#[test]
+fn devices_by_hand_need_a_guarded_driver() {
+    for verb in ["checkpoint", "restore"] {
+        assert_eq!(refused(&["transact", verb]).0, 2);
+        let (status, sentence) = refused(&["transact", verb, "eth0"]);
+        assert_eq!(status, 2, "{sentence}");
+        assert!(sentence.contains("load a driver that was guarded with --transact"), "{sentence}");
+    }
 }
 
 #[test]

@@ -48,6 +48,7 @@
 
 pub mod analysis;
 pub mod confirm;
+pub mod follow;
 pub mod gate;
 pub mod plan;
 pub mod run;

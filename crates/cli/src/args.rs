@@ -2,6 +2,8 @@
 
 mod check;
 mod choice;
+mod protocol;
+mod verify;
 
 use crate::errors::Status;
 pub use check::{AnalyzeArgs, CheckArgs, ConfirmArgs, DebugArgs, SurveyArgs, ViewArgs};
@@ -10,8 +12,10 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use guardrail_campaign::Harmed;
 use guardrail_guard::{Policy, Wanted};
+pub use protocol::*;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub use verify::VerifyArgs;
 
 /// Runs a Linux driver, unmodified, in a stock kernel under QEMU and reports its memory faults.
 #[derive(Debug, Parser)]
@@ -54,6 +58,11 @@ pub enum Command {
     /// Say which drivers can restore their devices, on which transactions will rely
     #[command(subcommand)]
     Transact(TransactCommand),
+    /// Verify an active driver's C code against its protocols, for all runs
+    Verify(VerifyArgs),
+    /// Draw, check, simulate and export the protocols of messages between the kernel and active drivers
+    #[command(subcommand)]
+    Protocol(ProtocolCommand),
     /// Make mutants of a driver, and run them in guests
     Inject(InjectArgs),
     /// List what is known by name

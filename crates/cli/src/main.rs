@@ -20,9 +20,11 @@ mod list;
 mod machines;
 mod output;
 mod profile;
+mod protocol;
 mod selftest;
 mod survey;
 mod transact;
+mod verify;
 mod view;
 
 use args::{Cli, Command};
@@ -61,6 +63,8 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Guard(args) => guard::run(&args),
         Command::Learn(args) => learn::run(&args),
         Command::Transact(command) => transact::run(&command),
+        Command::Protocol(command) => protocol::run(&command),
+        Command::Verify(args) => verify::run(&args),
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -193,6 +193,36 @@ pub const KINDS: &[Kind] = &[
         "The object's class does not allow this in its state: registered before ready, freed before stopped, completed twice.",
     ),
     kind(
+        "protocol-rule-1",
+        "Message that the protocol does not allow",
+        "The driver sends a message in a state of its protocol that has no such transition. The notes show the messages up to there.",
+    ),
+    kind(
+        "protocol-rule-2",
+        "Message that may never be awaited",
+        "The kernel may send the message, but the driver may go on for ever without an AWAIT for it. Look at the loop in the notes.",
+    ),
+    kind(
+        "protocol-rule-3",
+        "AWAIT that may never end",
+        "No protocol of the driver is in a fair state whose incoming messages are all awaited here. Await what is missing.",
+    ),
+    kind(
+        "protocol-rule-4",
+        "State that is owed an answer and may never be left",
+        "The kernel waits for an answer, and the driver may never send it. Look for a loop without a bound.",
+    ),
+    kind(
+        "protocol-rule-5",
+        "Main function returns in the middle of a protocol",
+        "A driver may end only where all its protocols are in final states.",
+    ),
+    kind(
+        "protocol-rule-6",
+        "Sleep while an atomic message is handled",
+        "What may sleep is called between an atomic message and the next AWAIT. The message may come from an interrupt or under a lock.",
+    ),
+    kind(
         "protocol-unanswered",
         "Request never completed",
         "The kernel gave the driver a request that was not completed when the driver was unloaded.",

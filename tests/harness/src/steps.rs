@@ -95,6 +95,14 @@ pub fn all() -> Vec<Step> {
                 .after(&QUICK)
         },
         Step::suite("command line", LIGHT, 10, "--test arguments"),
+        Step::suite("protocols", LIGHT, 10, "--test protocol"),
+        Step::suite(
+            "verification of active drivers",
+            LIGHT,
+            60,
+            "--test verify --test verify_bugs --test verify_cross",
+        ),
+        Step::suite("verification of stock drivers", LIGHT, 20, "--test verify_ordinary"),
         Step::new(
             "benchmarks of the whole kernel run",
             LIGHT,
@@ -114,6 +122,13 @@ pub fn all() -> Vec<Step> {
             LIGHT,
             30,
             "bench/run guarded --try --only disk,tcp-send",
+        )
+        .after(&[RELEASE]),
+        Step::new(
+            "benchmark of active drivers runs",
+            LIGHT,
+            20,
+            "bench/run active --try --only messages,disk,network",
         )
         .after(&[RELEASE]),
         Step::new("benchmark of checks runs", LIGHT, 20, "bench/run instructions --try").after(&[RELEASE]),
@@ -145,6 +160,7 @@ pub fn all() -> Vec<Step> {
         ("guarded drivers", "--test guarded"),
         ("endurance of guarded drivers", "--test endurance"),
         ("recovery of guarded drivers", "--test recover"),
+        ("active drivers", "--test active"),
         ("mutants of stock drivers", "--test stock -- --ignored"),
         ("kernel images", "--test kernels --test dma -- --ignored"),
     ];

@@ -10,10 +10,13 @@ const ROWS: [(&str, &[&str]); 8] = [
     ("inside QEMU", &["client-tools"]),
     (
         "on the host",
-        &["analysis", "rewrite", "certify", "learn", "mutate", "snapshot", "gate", "vm", "report"],
+        &[
+            "analysis", "rewrite", "certify", "learn", "mutate", "snapshot", "gate", "vm", "report",
+            "protocol",
+        ],
     ),
     ("on the host", &["host"]),
-    ("on the host", &["check", "guard", "campaign", "profile", "transact"]),
+    ("on the host", &["check", "guard", "campaign", "profile", "transact", "verify"]),
     ("on the host", &["cli"]),
 ];
 

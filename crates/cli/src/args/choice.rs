@@ -4,6 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use guardrail_campaign::Harmed;
 use guardrail_check::{GateKind, Mode, Observe};
 use guardrail_guard::Policy;
+use guardrail_protocol::export::Form;
 use guardrail_trace::log::Schedule;
 use guardrail_vm::run::TcgThreads;
 
@@ -105,6 +106,17 @@ impl Choice for Harmed {
             (Harmed::Disk, "disk", "A disk"),
             (Harmed::Net, "net", "What leaves a network card"),
             (Harmed::All, "all", "Everything there is a driver for"),
+        ]
+    }
+}
+
+impl Choice for Form {
+    fn all() -> Vec<(Form, &'static str, &'static str)> {
+        vec![
+            (Form::Dot, "dot", "Graphviz"),
+            (Form::Promela, "promela", "Spin, with a driver that sends what it likes"),
+            (Form::Rv, "rv", "Graphviz, in the dialect of the kernel's runtime verification (rvgen)"),
+            (Form::RvC, "rv-c", "C, as rvgen makes it"),
         ]
     }
 }

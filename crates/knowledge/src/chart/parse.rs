@@ -68,22 +68,30 @@ type Parsed<T> = Result<T, String>;
 /// The charts of all classes. Panics at a line that makes no sense, which is a mistake in this repository. A
 /// test reads all charts.
 pub fn built_in() -> impl Iterator<Item = Draft> {
-    crate::files::named("protocol.chart")
-        .flat_map(|(path, text)| file(path, text).unwrap_or_else(|error| panic!("{error}")))
+    files().flat_map(|(path, text)| file(path, text).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// Reads a file of charts; `name` names it in errors.
+/// The files of charts of all classes: path from the repository's root, and text. A file also has the `protocol`
+/// blocks of its class.
+pub fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    crate::files::named("protocol.chart")
+}
+
+/// Reads the `chart` blocks of a file and skips its `protocol` blocks; `name` names the file in errors.
 pub fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
     let at = |line: usize| move |what: String| ChartError { file: name.to_owned(), line, what };
     let mut drafts: Vec<Draft> = Vec::new();
     let statements = statements(text);
     let mut next = statements.iter().peekable();
     while let Some((line, _, text)) = next.next() {
-        let mut reader = Reader::chart(text).map_err(at(*line))?;
         let mut body: Vec<&Statement> = Vec::new();
-        while let Some(statement) = next.next_if(|(_, _, text)| !text.starts_with("chart ")) {
+        while let Some(statement) = next.next_if(|(_, _, text)| !begins_block(text)) {
             body.push(statement);
         }
+        if text.starts_with("protocol ") {
+            continue;
+        }
+        let mut reader = Reader::chart(text).map_err(at(*line))?;
         // Rules may name states and callbacks that are declared after them.
         for pass in [Pass::Names, Pass::Rules] {
             for (line, indent, text) in &body {
@@ -102,8 +110,13 @@ pub fn file(name: &str, text: &str) -> Result<Vec<Draft>, ChartError> {
     Ok(drafts)
 }
 
+/// Whether a statement begins a chart, or a protocol of messages, which has its own parser.
+fn begins_block(text: &str) -> bool {
+    text.starts_with("chart ") || text.starts_with("protocol ")
+}
+
 /// Lines without comments; one that ends in a comma or a colon continues in the next.
-fn statements(text: &str) -> Vec<Statement> {
+pub fn statements(text: &str) -> Vec<Statement> {
     let mut statements: Vec<Statement> = Vec::new();
     let mut open = false;
     for (number, line) in text.lines().enumerate() {

@@ -23,6 +23,17 @@ fn one(text: &str) -> Result<Draft, ChartError> {
 }
 
 #[test]
+fn protocols_of_messages_are_skipped() {
+    let protocol = "protocol p\n  state a initial\n  in x(void *y, long z) sleeps: a -> same is begin z\n";
+    let text = format!("{protocol}{TIMER}{protocol}{TIMER}");
+    let names: Vec<String> =
+        parse::file("test", &text).unwrap().into_iter().map(|draft| draft.chart.name).collect();
+    assert_eq!(names, ["timer", "timer"]);
+    // Before the first block nothing else may stand.
+    assert!(parse::file("test", &format!("key x\n{text}")).is_err());
+}
+
+#[test]
 fn a_chart_is_read() {
     let Draft { chart, rules, turns, elsewhere } = one(TIMER).unwrap();
     assert!(chart.deferred && !elsewhere && chart.name == "timer" && chart.keys == ["timer"]);
