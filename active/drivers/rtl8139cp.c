@@ -108,7 +108,7 @@ static bool service(struct active *a, struct rtl *r, bool full)
 			break;
 		EMIT(a, ETHERNET_RX, active_packet(skb));
 	}
-	if (work == budget) {
+	if (work == budget && rtl_is_muted(r)) {
 		EMIT(a, IRQ_UNFINISHED);
 	} else {
 		EMIT(a, IRQ_SERVICED);

@@ -199,6 +199,12 @@ static inline unsigned int rtl_room(const struct rtl *r)
 	return TX_RING - (r->tx_end - r->tx_begin);
 }
 
+/* Whether the device says nothing until rtl_listen(), since it has more to say than that packets were sent. */
+static inline bool rtl_is_muted(const struct rtl *r)
+{
+	return r->muted;
+}
+
 #define rtl_read8(r, at) ioread8((r)->registers + (at))
 #define rtl_read16(r, at) ioread16((r)->registers + (at))
 #define rtl_read32(r, at) ioread32((r)->registers + (at))

@@ -183,7 +183,10 @@ irqreturn_t rtl_interrupt(int irq, void *data)
 		rtl_write16(r, ISR, status);
 	/* The one that takes this from @events turns interrupts on again, so they are off before. */
 	atomic_or(status, &r->events);
-	active_interrupt(r->a, 0);
+	if (status & INT_ALL & ~INT_TX)
+		active_interrupt(r->a, 0);
+	else
+		active_ethernet_sent(r->a);
 	return IRQ_HANDLED;
 }
 

@@ -93,13 +93,22 @@ struct active *active_ethernet_of(struct net_device *dev);
 
 /**
  * active_ethernet_filter() - Reads which packets the device is to receive, on `rx_mode` and when the device starts.
- * Context: Any but an interrupt.
+ * Context: Any.
  */
 void active_ethernet_filter(struct active *a, struct active_ethernet_filter *filter);
 
 /**
+ * active_ethernet_sent() - Tells the domain that packets were sent, and of nothing else; for top halves.
+ *
+ * The driver receives IRQ_RAISED with no bits, in the interrupt itself if it can, which saves a poll.
+ *
+ * Context: Any.
+ */
+void active_ethernet_sent(struct active *a);
+
+/**
  * active_ethernet_skb() - Allocates a packet to receive into, from what the poll keeps if that runs the driver.
- * Context: Any but an interrupt. Return: The packet, with its IP header aligned, or NULL.
+ * Context: Any. Return: The packet, with its IP header aligned, or NULL.
  */
 struct sk_buff *active_ethernet_skb(struct active *a, unsigned int size);
 

@@ -171,7 +171,7 @@ void active_interrupt_directly(struct active *a);
  * @bits: More bits.
  * @caller: What active_caller() returns while the driver runs in this call.
  *
- * Context: Any but an interrupt or NMI.
+ * Context: Any but NMI. In a hard interrupt the driver runs after it, unless active_interrupt_directly() was called.
  * Return: False if an earlier one has not been received yet, which then receives the bits.
  */
 bool active_deliver(struct active *a, long bits, const void *caller);

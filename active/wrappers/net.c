@@ -202,7 +202,13 @@ static void irq_emitted(struct active *a, unsigned int box, struct active_messag
 
 static const struct active_role irq_role = { .protocol = ACTIVE_IRQ, .emitted = irq_emitted };
 
-/* --- NAPI. */
+/* --- Interrupts and NAPI. */
+
+void active_ethernet_sent(struct active *a)
+{
+	active_deliver(a, 0, NULL);
+}
+EXPORT_SYMBOL_GPL(active_ethernet_sent);
 
 static void kick(struct active *a, void *data)
 {
@@ -507,6 +513,8 @@ int active_ethernet_attach(struct active *a, struct pci_dev *pdev, const struct 
 	netif_carrier_off(dev);
 	active_play(a, &ethernet_role, e);
 	active_play(a, &irq_role, e);
+	/* All that the roles do is fit for hard interrupts; but what they say is left to the poll, unless it is active_ethernet_sent(). */
+	active_interrupt_directly(a);
 	active_kick_by(a, kick, e);
 	return 0;
 }

@@ -24,7 +24,7 @@ pub struct Load {
     pub active: &'static str,
     /// The module with the wrapper of its class.
     pub wrapper: &'static str,
-    /// QEMU's name of the device, unless it is the usual one.
+    /// QEMU's name of the device.
     pub device: Option<&'static str>,
 }
 
@@ -43,7 +43,7 @@ pub const LOADS: [Load; 3] = [
         stock: "snd_ens1370",
         active: "active_es1370",
         wrapper: "active_sound",
-        device: None,
+        device: Some("ES1370"),
     },
 ];
 

@@ -37,17 +37,27 @@ has() {
         echo "$DEVICE" >"$holder/unbind" && echo "$DEVICE" >"/sys/bus/pci/drivers/$1/bind" && "ready_$KIND"
     fi
 }
+# irq_to CPU: the interrupts of the device go to it. A driver that binds would have them anywhere.
+irq_to() {
+    numbers=$(ls "/sys/bus/pci/devices/$DEVICE/msi_irqs" 2>/dev/null || cat "/sys/bus/pci/devices/$DEVICE/irq")
+    for number in $numbers; do
+        echo "$1" >"/proc/irq/$number/smp_affinity_list" || return 1
+    done
+}
 measure() {
     has "$2" || { echo "$2 does not take the device" && return 1; }
+    irq_to "$3" || { echo "the interrupts of $2 cannot be sent to CPU $3" && return 1; }
     "load_$KIND" >/tmp/measured || return 1
     sed "s/^/load: $1 /" /tmp/measured >/dev/console
 }
-# The first of a pair is the stock driver in one, and the active one in the next.
+# The first of a pair is the stock driver in one, and the active one in the next. The loads run on CPU 0; of four pairs, two
+# have the interrupts there too, and two have them on the last CPU.
 pair() {
+    cpu=$(($1 / 2 % 2 * ($(nproc) - 1)))
     if [ $(($1 % 2)) = 0 ]; then
-        measure stock "$STOCK" && measure active "$ACTIVE"
+        measure stock "$STOCK" $cpu && measure active "$ACTIVE" $cpu
     else
-        measure active "$ACTIVE" && measure stock "$STOCK"
+        measure active "$ACTIVE" $cpu && measure stock "$STOCK" $cpu
     fi
 }
 modules() { insmod /guardrail/guardrail_active.ko && insmod "/guardrail/$WRAPPER.ko" && insmod "/guardrail/$ACTIVE.ko"; }
