@@ -130,8 +130,11 @@ static __always_inline bool leave(struct active_domain *d)
 		d->doorbell = doorbell;
 		return false;
 	}
-	if (doorbell)
+	if (doorbell) {
+		/* It runs outside of the domain, after what the driver did. */
+		active_got(&d->doorbell);
 		doorbell(data);
+	}
 	return true;
 }
 
@@ -140,8 +143,10 @@ static void ring(struct active_domain *d)
 	void (*doorbell)(void *data) = d->doorbell;
 
 	d->doorbell = NULL;
-	if (doorbell)
-		doorbell(d->doorbell_data);
+	if (!doorbell)
+		return;
+	active_got(&d->doorbell);
+	doorbell(d->doorbell_data);
 }
 
 /*
@@ -386,6 +391,7 @@ void active_doorbell(struct active *a, void (*doorbell)(void *data), void *data)
 		ring(d);
 	d->doorbell = doorbell;
 	d->doorbell_data = data;
+	active_passed(&d->doorbell);
 }
 EXPORT_SYMBOL_GPL(active_doorbell);
 
