@@ -110,8 +110,11 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "Happened {} times; this is the first", finding.count)?;
     }
     holding(context, out)?;
-    writeln!(out, "\nCall trace:")?;
-    stack(&finding.stack, out)?;
+    // What was found without a run has no call trace.
+    if finding.event != 0 || !context.thread.is_empty() || !finding.stack.is_empty() {
+        writeln!(out, "\nCall trace:")?;
+        stack(&finding.stack, out)?;
+    }
     if let Some(other) = &finding.other {
         let context = &other.context;
         let access = other.access.as_ref().map_or("The other access".to_owned(), self::access);

@@ -129,4 +129,10 @@ impl Program {
         let file = self.files.get(line.file as usize).map_or("?", String::as_str);
         format!("{file}:{}", line.number)
     }
+
+    /// Names of the cells that a search followed, by number, without those that are followed from the start.
+    pub fn followed(&self, tracked: &[bool]) -> Vec<String> {
+        let chosen = (0u32..).zip(&self.cells).filter(|(cell, _)| tracked.get(*cell as usize) == Some(&true));
+        chosen.filter(|(cell, _)| !self.seeds.contains(cell)).map(|(_, cell)| cell.name.clone()).collect()
+    }
 }

@@ -180,9 +180,7 @@ fn searched(
     let mut verified = Verified { rounds: decision.rounds, ..begun(program, main, names) };
     if let Some(graph) = &decision.graph {
         verified.states = graph.states.len();
-        let followed = (0..program.cells.len())
-            .filter(|cell| graph.tracked[*cell] && !program.seeds.contains(&(*cell as u32)));
-        verified.followed = followed.map(|cell| program.cells[cell].name.clone()).collect();
+        verified.followed = program.followed(&graph.tracked);
         verified.assumptions.extend(findings::loops(program, &decision.ended));
         if matches!(decision.outcome, Outcome::Proved) {
             let proof = certificate(graph, &decision.ended, &verified.main, &verified.protocols);

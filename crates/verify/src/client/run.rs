@@ -112,11 +112,12 @@ impl Driver<'_> {
         let mut verified = self.undecided(property, String::new(), start);
         verified.places = program.nodes.len();
         verified.assumptions = program.assumptions.iter().cloned().collect();
-        let (outcome, rounds, states) =
-            decide(&program, &protocols, &breaks, &Budget { deadline, states: STATES, work: usize::MAX });
-        verified.rounds = rounds;
-        verified.states = states;
-        match outcome {
+        let budget = Budget { deadline, states: STATES, work: usize::MAX };
+        let decided = decide(&program, &protocols, &breaks, &budget);
+        verified.rounds = decided.rounds;
+        verified.states = decided.states;
+        verified.followed = program.followed(&decided.tracked);
+        match decided.outcome {
             Err(why) => verified.undecided = Some(why),
             Ok(faults) => {
                 verified.undecided = None;
@@ -377,21 +378,35 @@ fn ends(protocols: &Protocols, at: usize, incoming: usize) -> Vec<(u64, Outcome)
     found
 }
 
+/// What a search says of one protocol, and what it took.
+struct Decided {
+    /// What breaks its rules, or why that is not known.
+    outcome: Result<Vec<Fault>, String>,
+    rounds: u32,
+    /// States of the last round.
+    states: usize,
+    /// By number, whether a cell was followed in it.
+    tracked: Vec<bool>,
+}
+
 /// Searches, refines, and searches again, for violations of one protocol's rules 1 and 5.
 fn decide(
     program: &Program,
     protocols: &Protocols,
     breaks: &dyn Fn(&Wrong) -> bool,
     budget: &Budget,
-) -> (Result<Vec<Fault>, String>, u32, usize) {
+) -> Decided {
     let mut tracked = seeds(program);
     let costs = costs(program);
+    let ended = |outcome, rounds, states, tracked| Decided { outcome, rounds, states, tracked };
+    let late = || Err("the time is up".to_owned());
     for rounds in 1..=ROUNDS {
         let graph = match Graph::explore(program, protocols, &tracked, budget) {
             Ok(graph) => graph,
-            Err(Stopped::Time) => return (Err("the time is up".to_owned()), rounds, 0),
+            Err(Stopped::Time) => return ended(late(), rounds, 0, tracked),
             Err(Stopped::States) => {
-                return (Err(format!("there are more than {} states", budget.states)), rounds, 0);
+                let why = format!("there are more than {} states", budget.states);
+                return ended(Err(why), rounds, 0, tracked);
             }
         };
         let states = graph.states.len();
@@ -428,19 +443,19 @@ fn decide(
             }
         }
         if Instant::now() > budget.deadline {
-            return (Err("the time is up".to_owned()), rounds, states);
+            return ended(late(), rounds, states, tracked);
         }
         if more.is_empty() {
             faults.sort_by_key(|fault| (fault.rule.rule(), fault.path.len()));
             if faults.is_empty() && stuck {
                 let why = "a run that cannot happen is not ruled out by cells that can be followed";
-                return (Err(why.to_owned()), rounds, states);
+                return ended(Err(why.to_owned()), rounds, states, tracked);
             }
-            return (Ok(faults), rounds, states);
+            return ended(Ok(faults), rounds, states, tracked);
         }
         for cell in more {
             tracked[cell as usize] = true;
         }
     }
-    (Err(format!("{ROUNDS} refinements do not do")), ROUNDS, 0)
+    ended(Err(format!("{ROUNDS} refinements do not do")), ROUNDS, 0, tracked)
 }
