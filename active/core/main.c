@@ -2,7 +2,14 @@
 /* The module guardrail_active. */
 #include <linux/module.h>
 
+#include "active_pci.h"
 #include "domain.h"
+
+/* The runtime of guarded drivers has these numbers: runtime/classes/active.c, and knowledge/active/rights.txt. */
+static_assert(offsetof(struct active, priv) == 8);
+static_assert(offsetof(struct active_message, pointer) == 16 && offsetof(struct active_message, number) == 24);
+static_assert(offsetof(struct active_pci_driver, main) == 16 && offsetof(struct active_pci_driver, attach) == 40);
+static_assert(offsetof(struct active_pci_driver, detach) == 64 && offsetof(struct active_pci_driver, driver) == 80);
 
 static int __init active_init(void)
 {

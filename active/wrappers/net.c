@@ -14,6 +14,9 @@
 #define REQUESTS ACTIVE_BOXES(ETHERNET_OPEN, ETHERNET_CHANGE)
 #define TRAFFIC ACTIVE_BOXES(ETHERNET_XMIT, ETHERNET_RX_MODE, ETHERNET_STATISTICS, ETHERNET_TIMEOUT)
 
+/* knowledge/active/rights.txt has this number. */
+static_assert(sizeof(struct active_ethernet_filter) == 392);
+
 /* --- What the driver emits. */
 
 /* The poll runs as a softirq, and a thread has no reason to run these by itself. */
@@ -526,6 +529,9 @@ void active_ethernet_detach(struct active *a)
 
 	cancel_work_sync(&e->registering);
 	cancel_work_sync(&e->unregistering);
+	/* A guarded driver that was ended has not unregistered it. */
+	if (e->dev->reg_state == NETREG_REGISTERED)
+		unregister_netdev(e->dev);
 	netif_napi_del(&e->napi);
 	skb_queue_purge(&e->rx);
 	free_netdev(e->dev);

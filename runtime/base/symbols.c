@@ -44,11 +44,26 @@ void guardrail_flush_tlb(unsigned long start, unsigned long end)
 	static_call(guardrail_flush)(start, end);
 }
 
-bool guardrail_stack_of(unsigned long addr, struct stack_info *info)
+static bool is_kernels_stack(unsigned long addr, struct stack_info *info)
 {
 	unsigned long mask = 0;
 
 	return !static_call(guardrail_stack_info)((unsigned long *)addr, current, info, &mask);
+}
+
+bool guardrail_own_stack_of(unsigned long addr, unsigned long on, struct stack_info *info)
+{
+	unsigned long *begin = (unsigned long *)round_down(on, THREAD_SIZE);
+
+	if ((addr ^ on) >= THREAD_SIZE || !is_vmalloc_addr((void *)on) || is_kernels_stack(on, info))
+		return false;
+	*info = (struct stack_info){ .type = STACK_TYPE_TASK, .begin = begin, .end = begin + THREAD_SIZE / sizeof(*begin) };
+	return true;
+}
+
+bool guardrail_stack_of(unsigned long addr, struct stack_info *info)
+{
+	return is_kernels_stack(addr, info) || guardrail_own_stack_of(addr, current_stack_pointer, info);
 }
 
 struct module *guardrail_module_at(unsigned long addr)

@@ -54,9 +54,22 @@ void guardrail_flush_tlb(unsigned long start, unsigned long end);
  * @info: Gets the stack's bounds.
  *
  * Context: Any.
- * Return: True where it is a stack of the current task or CPU.
+ * Return: True where it is a stack of the current task or CPU, or the own stack of an active driver that this code runs on.
  */
 bool guardrail_stack_of(unsigned long addr, struct stack_info *info);
+
+/**
+ * guardrail_own_stack_of() - Find the own stack of an active driver that has an address.
+ * @addr: Address to look for.
+ * @on: Address of a frame of the current task.
+ * @info: Gets the stack's bounds.
+ *
+ * An own stack has THREAD_SIZE bytes, is aligned to that, and lies in memory of vmalloc(). The kernel does not know it.
+ *
+ * Context: Any.
+ * Return: True where the frame lies on an own stack, and the address too.
+ */
+bool guardrail_own_stack_of(unsigned long addr, unsigned long on, struct stack_info *info);
 
 /**
  * guardrail_module_at() - Find the module that has an address.

@@ -50,5 +50,6 @@ void guardrail_counts_stay(struct guardrail_record *record)
 #ifdef CONFIG_PREEMPT_RCU
 	saved->rcu_nesting = current->rcu_read_lock_nesting;
 #endif
+	saved->pagefault_disabled = current->pagefault_disabled;
 	saved->migration_disabled = current->migration_disabled;
 }

@@ -62,7 +62,11 @@ struct note {
  * Notes in cells: nearly every task finds one of its two cells free. Only the task takes and frees its cell, with
  * interrupts off, so that needs no lock, and an interrupt never finds a note half made.
  */
-static struct note cells[1 << CELL_BITS];
+static struct note cells[(1 << CELL_BITS) + 1];
+/* The last cell is no task's. An entry that gets no note where it goes on ends with this one. */
+#define NO_NOTE (&cells[1 << CELL_BITS])
+/* Entries of each domain that wait for a message, and so are in no task. */
+static atomic_t waiting[GUARDRAIL_DOMAINS];
 
 /*
  * The notes of all other tasks, in buckets. @lock protects @notes: taken with interrupts off, in NMIs only if it is free;
@@ -321,6 +325,25 @@ void guardrail_leave(struct guardrail_record *record)
 }
 EXPORT_SYMBOL_GPL(guardrail_leave);
 
+void guardrail_entry_detach(struct guardrail_record *record)
+{
+	atomic_inc(&waiting[record->entry->domain]);
+	pop(record);
+}
+
+bool guardrail_entry_attach(struct guardrail_record *record)
+{
+	bool noted = push(record, record->entry->flags & GUARDRAIL_ENTRY_CALLERS_STACK);
+
+	atomic_dec(&waiting[record->entry->domain]);
+	if (noted)
+		return true;
+	guardrail_limit_reached(GUARDRAIL_LIMIT_NOTES);
+	record->task = NO_NOTE;
+	record->previous = NULL;
+	return false;
+}
+
 struct guardrail_locks *guardrail_locks(const struct guardrail_record **innermost)
 {
 	struct note *note = find();
@@ -485,7 +508,7 @@ bool guardrail_is_inside(const struct task_struct *task, u32 domain)
 
 bool guardrail_inside_domain(u32 domain)
 {
-	return any_inside(domain, 0);
+	return atomic_read(&waiting[domain]) || any_inside(domain, 0);
 }
 
 bool guardrail_on_stack_of(u32 domain, unsigned long p)

@@ -69,6 +69,25 @@ void guardrail_entry_exit(void);
 int guardrail_enter_noted(const struct guardrail_entry *entry, struct guardrail_record *record);
 
 /**
+ * guardrail_entry_detach() - Take the innermost entry of the current task out of its note.
+ * @record: Record of the entry. It lies on a stack of its own, and the entry goes on in any task.
+ *
+ * The entry holds no locks, and changes nothing of the task.
+ *
+ * Context: Any but NMI.
+ */
+void guardrail_entry_detach(struct guardrail_record *record);
+
+/**
+ * guardrail_entry_attach() - Make a detached entry the innermost one of the current task.
+ * @record: Record of the entry.
+ *
+ * Context: Any but NMI.
+ * Return: False where there is no memory for a note; then the caller ends the entry.
+ */
+bool guardrail_entry_attach(struct guardrail_record *record);
+
+/**
  * guardrail_called_itself() - Test for an entry that the module called itself, by a pointer.
  * @record: Record of the entry.
  *
@@ -190,10 +209,10 @@ unsigned long guardrail_inside(void);
 
 /**
  * guardrail_inside_domain() - Test whether a task is in a module of a domain.
- * @domain: The domain.
+ * @domain: A valid domain.
  *
  * Context: Any but NMI.
- * Return: True where some task is.
+ * Return: True where some task is, or where an entry is detached.
  */
 bool guardrail_inside_domain(u32 domain);
 

@@ -171,6 +171,28 @@ static void note_step(struct walk *walk, const struct unwind_state *state)
 	walk->ip[walk->steps++] = state->ip;
 }
 
+/* The kernel's unwinder begins on no stack that it does not know. */
+static bool begin_on_own(struct unwind_state *state, unsigned long sp, unsigned long bp, unsigned long ip)
+{
+	struct stack_info info;
+
+	if (!guardrail_own_stack_of(sp, sp, &info))
+		return false;
+	*state = (struct unwind_state){ .stack_info = info, .task = current, .sp = sp, .bp = bp, .ip = ip };
+	return true;
+}
+
+void guardrail_walk_begins(struct unwind_state *state, struct pt_regs *regs)
+{
+	if (!begin_on_own(state, regs->sp, regs->bp, regs->ip)) {
+		unwind_start(state, current, regs, NULL);
+		return;
+	}
+	state->regs = regs;
+	state->signal = state->full_regs = true;
+	unwind_next_frame(state);
+}
+
 /*
  * Walks the stack as the kernel's own traces do, up to the frame that holds the range. Most stores go to the innermost
  * frames, so that a few steps suffice. A walk that ends before, or that had to guess, decides nothing.
@@ -178,8 +200,11 @@ static void note_step(struct walk *walk, const struct unwind_state *state)
 static noinline bool walk_to(unsigned long addr, unsigned long n, struct walk *walk)
 {
 	struct unwind_state state;
+	unsigned long sp, bp, ip;
 
-	unwind_start(&state, current, NULL, NULL);
+	asm volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2" : "=r"(ip), "=r"(sp), "=r"(bp));
+	if (!begin_on_own(&state, sp, bp, ip))
+		unwind_start(&state, current, NULL, NULL);
 	while (!unwind_done(&state) && !unwind_error(&state)) {
 		unsigned long begin = state.sp, rbp = state.bp, ip;
 		u32 words;

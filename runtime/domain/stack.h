@@ -5,6 +5,9 @@
 
 #include "base/kernel.h"
 
+struct pt_regs;
+struct unwind_state;
+
 /**
  * guardrail_on_stack() - Test for a range in the writable part of the current stack.
  * @addr: First byte.
@@ -35,6 +38,15 @@ void guardrail_stack_forget(void);
  * Return: True where the range has such a word, or where that is not known.
  */
 bool guardrail_returns_by(unsigned long addr, unsigned long n, unsigned long store_sp);
+
+/**
+ * guardrail_walk_begins() - Begin a walk of the stack at the caller of what was interrupted.
+ * @state: The walk.
+ * @regs: Registers of what was interrupted, on a stack of the current task.
+ *
+ * Context: Any.
+ */
+void guardrail_walk_begins(struct unwind_state *state, struct pt_regs *regs);
 
 /**
  * guardrail_stored_before() - Test for a store to the stack that was allowed before.

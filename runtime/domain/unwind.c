@@ -109,7 +109,10 @@ bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp)
 {
 	struct stack_info info;
 
-	if (!record->entry || record->saved.unwound || !guardrail_stack_of(sp, &info))
+	if (!record->entry || record->saved.unwound)
+		return false;
+	/* The caller may run on another stack than the entry. */
+	if (!guardrail_stack_of(sp, &info) && !guardrail_own_stack_of(sp, (unsigned long)record, &info))
 		return false;
 	/* The exit function runs to its end, unless what it leaves is revoked without it. */
 	if (record->entry->flags & GUARDRAIL_ENTRY_EXIT && !guardrail_is_dead(record->entry->domain) && !guardrail_ends_entries())
@@ -117,17 +120,13 @@ bool guardrail_can_end(const struct guardrail_record *record, unsigned long sp)
 	return record->saved.sp > sp && record->saved.sp < (unsigned long)info.end;
 }
 
-void guardrail_unwind(u32 domain)
+void guardrail_end(struct guardrail_record *record)
 {
-	struct guardrail_record *record = guardrail_innermost();
+	u32 domain = record->entry->domain;
 	struct guardrail_locks own;
 	bool undone = false;
 	int held;
 
-	if (!record || !guardrail_can_end(record, current_stack_pointer) || record->entry->domain != domain) {
-		pr_warn_ratelimited("domain %u goes on, since it was not entered by a call that can be ended\n", domain);
-		return;
-	}
 	record->saved.unwound = 1;
 	record->call.result = record->entry->dead;
 	record->call.second = 0;
@@ -152,6 +151,17 @@ void guardrail_unwind(u32 domain)
 	guardrail_domain_ops->entry_over(record, true);
 	guardrail_resume(record);
 	BUG();
+}
+
+void guardrail_unwind(u32 domain)
+{
+	struct guardrail_record *record = guardrail_innermost();
+
+	if (!record || !guardrail_can_end(record, current_stack_pointer) || record->entry->domain != domain) {
+		pr_warn_ratelimited("domain %u goes on, since it was not entered by a call that can be ended\n", domain);
+		return;
+	}
+	guardrail_end(record);
 }
 EXPORT_SYMBOL_GPL(guardrail_unwind);
 

@@ -15,6 +15,14 @@
 void guardrail_crossing(u32 domain, const struct guardrail_call *call);
 
 /**
+ * guardrail_end() - End an entry.
+ * @record: Its record, which lies on the current stack. The entry can be ended, and runs.
+ *
+ * Context: That of the entry. Does not return.
+ */
+void guardrail_end(struct guardrail_record *record);
+
+/**
  * guardrail_unwind_caller() - End the entry that called one that was ended, if the domain called itself.
  * @ended: Record of the entry that was ended, and has been left.
  *

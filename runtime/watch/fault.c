@@ -23,6 +23,7 @@
 #include "domain/code.h"
 #include "domain/entry.h"
 #include "domain/policy.h"
+#include "domain/stack.h"
 #include "domain/unwind.h"
 #include "report/report.h"
 #include "watch/fault.h"
@@ -72,8 +73,7 @@ static unsigned long caller_of(struct pt_regs *regs, struct guardrail_kept *kept
 	int i;
 
 	guardrail_kept_add(kept, called);
-	/* It begins with the caller of what faulted. */
-	unwind_start(&state, current, regs, NULL);
+	guardrail_walk_begins(&state, regs);
 	for (i = 0; i < MAX_DEPTH && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
 		unsigned long ip = unwind_get_return_address(&state);
 

@@ -23,6 +23,7 @@
 #include "domain/code.h"
 #include "domain/entry.h"
 #include "domain/policy.h"
+#include "domain/stack.h"
 #include "domain/unwind.h"
 #include "report/report.h"
 #include "watch/fault.h"
@@ -98,8 +99,7 @@ static bool divert_return(struct pt_regs *regs, const struct guardrail_record *r
 	struct unwind_state state;
 	int i;
 
-	/* It begins with the caller of what was interrupted. */
-	unwind_start(&state, current, regs, NULL);
+	guardrail_walk_begins(&state, regs);
 	for (i = 0; i < MAX_FRAMES && !unwind_done(&state) && !unwind_error(&state); i++, unwind_next_frame(&state)) {
 		unsigned long ip = state.ip, *slot = (unsigned long *)state.sp - 1;
 

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Active drivers: their main function runs on a stack of its own, and goes on in any task after it has waited for a message.
+ *
+ * While main waits, its record is in no task's note. The frame of the call that waits keeps the record.
+ */
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "base/symbols.h"
+#include "border/custom.h"
+#include "domain/counts.h"
+#include "domain/entry.h"
+#include "domain/locks.h"
+#include "domain/unwind.h"
+#include "rights/memory.h"
+#include "rights/ranges.h"
+
+/**
+ * struct message - struct active_message of active/include/active.h, whose core asserts that both agree.
+ * @next: The next one of a queue.
+ * @box: Its box.
+ * @flags: The core's.
+ * @pointer: A payload.
+ * @number: A payload.
+ */
+struct message {
+	struct message *next;
+	u16 box, flags;
+	void *pointer;
+	long number;
+};
+
+/**
+ * struct active - The same for struct active.
+ * @message: The message that was received last.
+ * @priv: The driver's own memory.
+ */
+struct active {
+	struct message *message;
+	void *priv;
+};
+
+/* Words of the call registers that the functions of the core do not use: they have at most three arguments. Rows name them. */
+enum { OTHER = 3, PACKET = 4, RECORD = 5 };
+
+#define MOST_DEVICES 16
+
+/**
+ * struct given - A network device whose fields a driver may write until its main function ends.
+ * @domain: Domain of the driver; 0 for none.
+ * @a: The driver's argument.
+ * @dev: The device.
+ */
+struct given {
+	u32 domain;
+	unsigned long a, dev;
+};
+/* Protected by the lock, which is taken in any context but NMI. Nothing nests inside. */
+static struct given devices[MOST_DEVICES];
+static DEFINE_RAW_SPINLOCK(devices_lock);
+
+/* True for the first entry on an own stack, which can wait there. */
+static bool is_main(const struct guardrail_record *record)
+{
+	unsigned long p = (unsigned long)record, before = (unsigned long)record->previous;
+	struct stack_info info;
+
+	return guardrail_own_stack_of(current_stack_pointer, p, &info) && (p ^ before) >= THREAD_SIZE;
+}
+
+/* Main begins: the domain's memory is the driver's. */
+GUARDRAIL_CUSTOM(active_begins)
+{
+	struct active *a = (struct active *)object_of(action, call);
+
+	if (!a || !is_main(container_of(call, struct guardrail_record, call)))
+		return 0;
+	return guardrail_give(action->domain, (unsigned long)a->priv, ksize(a->priv), KIND_PRIVATE);
+}
+
+/* Finds what was given to a driver, and forgets it; 0 for nothing. */
+static unsigned long next_device(u32 domain, unsigned long a)
+{
+	unsigned long flags, dev = 0;
+	unsigned int i;
+
+	raw_spin_lock_irqsave(&devices_lock, flags);
+	for (i = 0; i < MOST_DEVICES && !dev; i++)
+		if (devices[i].domain == domain && devices[i].a == a) {
+			dev = devices[i].dev;
+			devices[i].domain = 0;
+		}
+	raw_spin_unlock_irqrestore(&devices_lock, flags);
+	return dev;
+}
+
+/* Main has returned, or was ended: the core frees what the driver had. */
+GUARDRAIL_CUSTOM(active_ends)
+{
+	struct active *a = (struct active *)object_of(action, call);
+	unsigned long dev;
+
+	if (!a || !is_main(container_of(call, struct guardrail_record, call)))
+		return 0;
+	guardrail_take(action->domain, (unsigned long)a->priv, KIND_PRIVATE);
+	while ((dev = next_device(action->domain, (unsigned long)a)))
+		guardrail_revoke(action->domain, dev, sizeof(struct net_device));
+	return 0;
+}
+
+/* The driver gets a network device, the second value is its argument. What there is no room for is taken back at once. */
+GUARDRAIL_CUSTOM(active_device)
+{
+	unsigned long dev = object_of(action, call), a = size_of(action, call), flags;
+	struct given *free = NULL;
+	unsigned int i;
+
+	if (!dev)
+		return 0;
+	raw_spin_lock_irqsave(&devices_lock, flags);
+	for (i = 0; i < MOST_DEVICES; i++) {
+		if (!devices[i].domain)
+			free = &devices[i];
+		if (devices[i].domain == action->domain && devices[i].a == a && devices[i].dev == dev)
+			break;
+	}
+	if (i == MOST_DEVICES && free) {
+		*free = (struct given){ .domain = action->domain, .a = a, .dev = dev };
+		i = 0;
+	}
+	raw_spin_unlock_irqrestore(&devices_lock, flags);
+	if (i == MOST_DEVICES)
+		guardrail_revoke(action->domain, dev, sizeof(struct net_device));
+	return 0;
+}
+
+/* A lock that the entry has taken, or given without having taken it; 0 for none. */
+static unsigned long lock_of(const struct guardrail_record *record)
+{
+	const struct guardrail_record *innermost;
+	struct guardrail_locks *locks;
+	unsigned long flags, p = 0;
+	unsigned int i;
+
+	local_irq_save(flags);
+	locks = guardrail_locks(&innermost);
+	for (i = 0; locks && i < locks->n && !p; i++)
+		if (locks->lock[i].record == record)
+			p = locks->lock[i].p;
+	local_irq_restore(flags);
+	return p;
+}
+
+/* True where the entry may wait for a message of its domain; reports a violation otherwise. */
+static bool may_wait(const struct guardrail_action *action, const struct guardrail_call *call, const struct guardrail_record *record)
+{
+	unsigned long lock;
+
+	if (!record || record->entry->domain != action->domain || !is_main(record) || record->call.args[0] != call->args[0]) {
+		guardrail_refuse(action, call, "wait for a message of", call->args[0], "no main function of it", "its main function");
+		return false;
+	}
+	lock = lock_of(record);
+	if (lock)
+		guardrail_refuse(action, call, "wait for a message with a lock at", lock, "the lock", "no lock");
+	return !lock;
+}
+
+/*
+ * Main is about to wait. Others run on this stack only when it goes on. Where it may not wait it is ended, since the core would
+ * take whatever stack this is for the domain's.
+ */
+GUARDRAIL_CUSTOM(active_waits)
+{
+	struct guardrail_record *record = guardrail_innermost();
+
+	stop_dead(action, call);
+	if (may_wait(action, call, record)) {
+		call->args[RECORD] = (unsigned long)record;
+		guardrail_entry_detach(record);
+		return 0;
+	}
+	guardrail_unwind(action->domain);
+	call->args[RECORD] = 0;
+	call->result = 0;
+	return 1;
+}
+
+/* Main goes on, mostly in another task and context than it waited in. Notes what the message brings. */
+GUARDRAIL_CUSTOM(active_goes_on)
+{
+	struct guardrail_record *record = (struct guardrail_record *)call->args[RECORD];
+	const struct message *m;
+	bool attached;
+
+	call->args[PACKET] = call->args[OTHER] = 0;
+	if (!record)
+		return 0;
+	guardrail_counts_stay(record);
+	attached = guardrail_entry_attach(record);
+	if (unlikely(!attached))
+		guardrail_end(record);
+	if (unlikely(READ_ONCE(guardrail_dead_domains)))
+		guardrail_crossing(action->domain, call);
+	m = ((const struct active *)call->args[0])->message;
+	if (!m->pointer)
+		return 0;
+	/* A packet carries the message that it is sent with. */
+	if (m == (const struct message *)((struct sk_buff *)m->pointer)->cb)
+		call->args[PACKET] = (unsigned long)m->pointer;
+	else
+		call->args[OTHER] = (unsigned long)m->pointer;
+	return 0;
+}
+
+/* The driver sends a message: what it hands to the kernel are packets, each with its own message. */
+GUARDRAIL_CUSTOM(active_emits)
+{
+	struct message *m = (struct message *)object_of(action, call);
+	struct sk_buff *skb;
+
+	call->args[PACKET] = 0;
+	stop_dead(action, call);
+	if (!m || get_kernel_nofault(skb, (struct sk_buff **)&m->pointer) || !skb)
+		return 0;
+	if (m == (struct message *)skb->cb)
+		call->args[PACKET] = (unsigned long)skb;
+	else
+		guardrail_refuse(action, call, "message of another at", (unsigned long)skb, "no packet that has the message", "a packet with it");
+	return 0;
+}
