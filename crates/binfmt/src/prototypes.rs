@@ -31,6 +31,14 @@ pub fn of_module(module: &ModuleImage) -> Prototypes {
     found.into_iter().filter_map(|(name, proto)| Some((name, proto?))).collect()
 }
 
+/// The prototypes of the functions that a module exports.
+pub fn exported_of(module: &ModuleImage) -> Prototypes {
+    let symbols = module.symbols().iter().filter(|symbol| !symbol.undefined);
+    let names = symbols.filter_map(|symbol| module.symbol_name(symbol).strip_prefix("__ksymtab_"));
+    let mut all = of_module(module);
+    names.filter_map(|name| all.remove_entry(name)).collect()
+}
+
 struct Reader<'a> {
     dwarf: &'a Dwarf<Bytes>,
     unit: &'a Unit<Bytes>,

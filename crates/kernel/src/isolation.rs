@@ -83,6 +83,7 @@ pub struct Isolation<'a> {
     derived: BTreeSet<&'a str>,
     btf: Vec<Arc<Btf>>,
     prototypes: Prototypes,
+    needed: Prototypes,
     callbacks: OnceLock<HashSet<String>>,
 }
 
@@ -94,6 +95,8 @@ pub struct Types {
     pub btf: Vec<Arc<Btf>>,
     /// The driver's own functions, where it has no BTF but DWARF.
     pub prototypes: Prototypes,
+    /// What modules export that it needs and that have no BTF but DWARF.
+    pub needed: Prototypes,
 }
 
 impl From<Vec<Arc<Btf>>> for Types {
@@ -139,7 +142,7 @@ impl<'a> Isolation<'a> {
 
     /// Reads tables of rights with their names, in place of those of this program.
     pub fn new(rights: &[(&str, &'a str)], types: impl Into<Types>) -> Result<Isolation<'a>, TableError> {
-        let Types { btf, prototypes } = types.into();
+        let Types { btf, prototypes, needed } = types.into();
         let mut isolation = Isolation {
             functions: BTreeMap::new(),
             entries: BTreeMap::new(),
@@ -158,6 +161,7 @@ impl<'a> Isolation<'a> {
             derived: BTreeSet::new(),
             btf,
             prototypes,
+            needed,
             callbacks: OnceLock::new(),
         };
         let memory = Kind::Memory.tables().map(|table| (Kind::Memory, table));
@@ -445,7 +449,8 @@ impl<'a> Isolation<'a> {
     }
 
     fn proto(&self, name: &str) -> Option<Proto> {
-        self.btf.iter().rev().find_map(|btf| btf.func_proto(name))
+        let types = self.btf.iter().rev().find_map(|btf| btf.func_proto(name));
+        types.or_else(|| self.needed.get(name).cloned())
     }
 
     /// A structure, and the types that know it.
@@ -462,8 +467,10 @@ pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage])
     };
     let own = of(driver);
     let prototypes = if own.is_some() { Prototypes::new() } else { prototypes::of_module(driver) };
-    let needed = needed.iter().filter_map(of);
-    Types { btf: own.into_iter().chain(needed).chain([Arc::clone(kernel.btf())]).collect(), prototypes }
+    let typed: Vec<Arc<Btf>> = needed.iter().filter_map(of).collect();
+    let bare = needed.iter().filter(|module| of(module).is_none());
+    let needed = bare.flat_map(prototypes::exported_of).collect();
+    Types { btf: own.into_iter().chain(typed).chain([Arc::clone(kernel.btf())]).collect(), prototypes, needed }
 }
 
 /// What a call of one of the driver's functions does.

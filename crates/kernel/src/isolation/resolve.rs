@@ -509,8 +509,11 @@ impl<'a> Resolver<'a> {
         member.unwrap_or_else(argument)
     }
 
+    /// The type of a member `STRUCT.MEMBER`, or that of a function by its name.
     fn type_of_member(&self, path: &str) -> Option<u32> {
-        let (structure, member) = path.split_once('.')?;
+        let Some((structure, member)) = path.split_once('.') else {
+            return Some(number(&self.isolation.proto(path)?));
+        };
         let (btf, id) = self.isolation.structure(structure)?;
         Some(number(&btf.pointed_proto(btf.member(id, member)?.1)?))
     }
