@@ -4,6 +4,8 @@
 mod check;
 #[path = "active/edu.rs"]
 mod edu;
+#[path = "active/guarded.rs"]
+mod guarded;
 
 use guardrail_tests::{Ran, ensure};
 use guardrail_vm::packages::Packages;
@@ -12,6 +14,7 @@ use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kbuild, kernels};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -108,7 +111,15 @@ fn main() {
     }
     let name = "a race between the domains of two ports is reported";
     trials.push(Trial::test(name, || check::finds_race(&DRIVERS[1])).with_ignored_flag(true));
-    trials.push(Trial::test("active drivers are not guarded, in a sentence", check::is_not_guarded));
+    let name = "active drivers of classes without rights are not guarded, in a sentence";
+    trials.push(Trial::test(name, guarded::are_refused));
+    for kernel in ["6.1", "6.12"] {
+        let name = format!("a guarded {} does its work without a violation on {kernel}", DRIVERS[0].module);
+        let trial = Trial::test(name, move || guarded::works(&DRIVERS[0], kernel));
+        trials.push(trial.with_ignored_flag(kernel != DRIVERS[0].always));
+    }
+    let name = "a guarded active driver that writes what is the core's is ended, and the kernel goes on";
+    trials.push(Trial::test(name, || guarded::is_stopped(&DRIVERS[0])));
     let name = "rules that a driver breaks at run time are findings";
     trials.push(Trial::test(name, || check::finds_violations(&DRIVERS[0])).with_ignored_flag(true));
     guardrail_tests::run(arguments, trials)
@@ -194,6 +205,18 @@ fn files(sources: &Path) -> Result<Vec<PathBuf>, Failed> {
 fn run(driver: &Driver, kernel: &str, workload: &str, variables: &[(&str, &str)]) -> Result<Ran, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let modules = built(&packages, kernel)?;
+    run_with(driver, kernel, &[&modules], workload, variables)
+}
+
+/// The same with the modules of some folders; those of later ones replace others.
+fn run_with(
+    driver: &Driver,
+    kernel: &str,
+    folders: &[&Path],
+    workload: &str,
+    variables: &[(&str, &str)],
+) -> Result<Ran, Failed> {
+    let packages = Packages::new(&Cache::open()?);
     let folder = tempfile::tempdir()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let parts =
@@ -210,10 +233,17 @@ fn run(driver: &Driver, kernel: &str, workload: &str, variables: &[(&str, &str)]
     let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
     prepared.workload.script = script;
     let mut options = Options { cpus: 2, ..Options::new(folder.path()) };
-    for entry in std::fs::read_dir(&modules)? {
-        let entry = entry?;
-        options.files.push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
+    let mut modules = BTreeMap::new();
+    for from in folders {
+        for entry in std::fs::read_dir(from)? {
+            let path = entry?.path();
+            if path.extension() == Some(OsStr::new("ko")) {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                modules.insert(name, std::fs::read(&path)?);
+            }
+        }
     }
+    options.files.extend(modules);
     for program in driver.programs {
         options.files.push(((*program).to_owned(), guardrail_tests::compiled(program, folder.path())?));
     }

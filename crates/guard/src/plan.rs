@@ -41,11 +41,13 @@ pub struct GuardPlan {
 
 /// The core of active drivers.
 const ACTIVE: &str = "guardrail_active";
+/// Wrappers whose drivers can be guarded.
+const WRAPPERS: [&str; 1] = ["active_net"];
 
 /// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
 pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError> {
     // Errors in files that the user named are found before anything is fetched for them.
-    plan.drivers.iter().try_for_each(|driver| stock(driver))?;
+    plan.drivers.iter().try_for_each(|driver| stock(driver, plan.transact.is_some()))?;
     let rows = plan.rows.as_deref().map(learn::text).transpose()?;
     let selection = plan.transact.as_deref().map(Selection::read).transpose()?;
     let cache = Cache::open()?;
@@ -88,7 +90,7 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
 }
 
 /// Checks that a file to guard is a stock module; names are looked up later.
-fn stock(driver: &str) -> Result<(), HostError> {
+fn stock(driver: &str, transacts: bool) -> Result<(), HostError> {
     let path = Path::new(driver);
     if !path.is_file() {
         return Ok(());
@@ -103,14 +105,24 @@ fn stock(driver: &str) -> Result<(), HostError> {
             "{driver} is what guarded drivers stand on; it is not guarded itself"
         )));
     }
-    // The runtime finds the stack of a call by its task.
-    match image.name() == ACTIVE || image.depends().any(|name| name == ACTIVE) {
-        true => Err(HostError::Usage(format!(
-            "{driver} cannot be guarded: active drivers run on stacks of their own, and the runtime knows only those of tasks; \
-             verify it instead, or guard the ordinary driver of the device"
-        ))),
-        false => Ok(()),
-    }
+    active(driver, &image, transacts)
+}
+
+/// Refuses what is not guarded of active drivers: all but the drivers of some classes.
+fn active(driver: &str, image: &ModuleImage, transacts: bool) -> Result<(), HostError> {
+    let needs = |wanted: &[&str]| image.depends().any(|name| wanted.contains(&name));
+    let why = match () {
+        () if image.name() == ACTIVE => "it is the core of active drivers, which guarded ones stand on".to_owned(),
+        () if !needs(&[ACTIVE]) => return Ok(()),
+        () if !needs(&WRAPPERS) => format!(
+            "of active drivers only those that use {} are; the rights of other classes, and of wrappers, are not described. \
+             Verify it instead, or guard the ordinary driver of the device",
+            WRAPPERS.join(" or ")
+        ),
+        () if transacts => "entries of active drivers are no transactions".to_owned(),
+        () => return Ok(()),
+    };
+    Err(HostError::Usage(format!("{driver} cannot be guarded: {why}")))
 }
 
 /// A name of `--trust` that no driver defines is an error.

@@ -1,13 +1,13 @@
 //! `guardrail check` on active drivers: it reports nothing of them, and reports the faults that are put into copies of them.
 
 use super::{Driver, built, copy, files};
-use guardrail_tests::{check, ensure, findings, guardrail, root};
+use guardrail_tests::{check, ensure, findings, root};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::{Cache, kbuild, kernels};
 use libtest_mimic::Failed;
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// No checker has anything to report of the driver.
@@ -47,21 +47,6 @@ pub fn finds_violations(driver: &Driver) -> Result<(), Failed> {
     ensure(all && findings(&report).count() == 2, || listed(&report))
 }
 
-/// The runtime of guarded drivers does not know own stacks: `guard` refuses drivers, wrappers and the core.
-pub fn is_not_guarded() -> Result<(), Failed> {
-    let modules = built(&Packages::new(&Cache::open()?), "6.1")?;
-    for name in ["active_8139cp", "active_net", "guardrail_active"] {
-        let module = modules.join(format!("{name}.ko"));
-        let module = module.to_str().ok_or("the folder has a name of text")?;
-        let refused = guardrail(&["guard", module, "--kernel", "6.1", "-o", "/nonexistent/guarded"]);
-        let sentence =
-            format!("error: {module} cannot be guarded: active drivers run on stacks of their own, ");
-        let said = refused.stderr.lines().last().unwrap_or_default();
-        ensure(refused.status == 2 && said.starts_with(&sentence), || refused.said())?;
-    }
-    Ok(())
-}
-
 /// The report on a driver in a folder of modules.
 fn report(modules: &Path, driver: &Driver, kernel: &str) -> Result<Value, Failed> {
     let module = modules.join(format!("{}.ko", driver.module));
@@ -74,11 +59,16 @@ fn report(modules: &Path, driver: &Driver, kernel: &str) -> Result<Value, Failed
 
 /// The report on a copy of the driver with patches of `fixtures/active`, on 6.1.
 fn patched(driver: &Driver, patches: &[&str]) -> Result<Value, Failed> {
+    let folder = tempfile::tempdir()?;
+    report(&with_patches(folder.path(), patches)?, driver, "6.1")
+}
+
+/// The modules, built in a folder for 6.1 from a copy of the sources with patches of `fixtures/active`.
+pub fn with_patches(folder: &Path, patches: &[&str]) -> Result<PathBuf, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let sources = kbuild::folder("active", "Kbuild", "GUARDRAIL_ACTIVE")?;
     let script = kbuild::folder("scripts", "kbuild", "GUARDRAIL_SCRIPTS")?.join("kbuild");
-    let folder = tempfile::tempdir()?;
-    let (tree, modules) = (folder.path().join("tree"), folder.path().join("active"));
+    let (tree, modules) = (folder.join("tree"), folder.join("active"));
     copy(&sources, &files(&sources)?, &modules)?;
     for name in patches {
         let patch = std::fs::File::open(root().join("tests/fixtures/active").join(name))?;
@@ -93,7 +83,7 @@ fn patched(driver: &Driver, patches: &[&str]) -> Result<Value, Failed> {
     }
     let rest: [&OsStr; 2] = [tree.as_os_str(), modules.as_os_str()];
     kbuild::run(&packages, &kernels::find(&packages, "6.1")?, &script, &["--name", "active"], &rest)?;
-    report(&modules, driver, "6.1")
+    Ok(modules)
 }
 
 fn listed(report: &Value) -> String {
