@@ -112,7 +112,9 @@ fn stock(driver: &str, transacts: bool) -> Result<(), HostError> {
 fn active(driver: &str, image: &ModuleImage, transacts: bool) -> Result<(), HostError> {
     let needs = |wanted: &[&str]| image.depends().any(|name| wanted.contains(&name));
     let why = match () {
-        () if image.name() == ACTIVE => "it is the core of active drivers, which guarded ones stand on".to_owned(),
+        () if image.name() == ACTIVE => {
+            "it is the core of active drivers, which guarded ones stand on".to_owned()
+        }
         () if !needs(&[ACTIVE]) => return Ok(()),
         () if !needs(&WRAPPERS) => format!(
             "of active drivers only those that use {} are; the rights of other classes, and of wrappers, are not described. \

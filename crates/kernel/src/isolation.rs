@@ -470,7 +470,11 @@ pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage])
     let typed: Vec<Arc<Btf>> = needed.iter().filter_map(of).collect();
     let bare = needed.iter().filter(|module| of(module).is_none());
     let needed = bare.flat_map(prototypes::exported_of).collect();
-    Types { btf: own.into_iter().chain(typed).chain([Arc::clone(kernel.btf())]).collect(), prototypes, needed }
+    Types {
+        btf: own.into_iter().chain(typed).chain([Arc::clone(kernel.btf())]).collect(),
+        prototypes,
+        needed,
+    }
 }
 
 /// What a call of one of the driver's functions does.

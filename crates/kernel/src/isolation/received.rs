@@ -92,7 +92,8 @@ impl Isolation<'_> {
         self.callbacks.get_or_init(|| {
             let all = others.iter().flat_map(|btf| (1..btf.end_id()).filter_map(|id| btf.pointed_proto(id)));
             // DWARF is read for functions alone: a type that an exported function has may be that of a pointer as well.
-            all.chain(self.needed.values().cloned()).filter(|proto| proto.params.iter().any(|param| structure_behind(&param.ty).is_some()))
+            all.chain(self.needed.values().cloned())
+                .filter(|proto| proto.params.iter().any(|param| structure_behind(&param.ty).is_some()))
                 .map(|proto| outline(&proto))
                 .collect()
         })

@@ -1,5 +1,6 @@
 use super::*;
 use guardrail_abi::{Action, Field, Value, When};
+use guardrail_binfmt::btf::Pointee;
 use guardrail_binfmt::btf::testing::Builder;
 
 /// `int send(struct frame *frame, int size)`, `struct frame *make(void)`, and `struct operations { void *owner; int (*send)(…) }`.
@@ -269,4 +270,31 @@ fn registrations_are_noted_with_what_undoes_them() {
     let wrong = |text| Isolation::new(&[("test", text)], vec![types()]).unwrap_err().to_string();
     assert!(wrong("undo send (frame): undo make").contains("2 words follow 'undo'"));
     assert!(wrong("undo send (frame): undo make any").contains("'any' after 'undo' is no value"));
+}
+
+#[test]
+fn exports_of_needed_modules_without_types_count_as_the_kernels() {
+    let domain = Pointee { struct_name: Some("active".to_owned()), ..Pointee::default() };
+    let proto = Proto::new(vec![("a".to_owned(), Type::Ptr(domain))], false, Type::Void);
+    let text = "argument active (a): custom begins a\n\
+                enroll (driver): require_call [driver+16] start ; require_call [driver+24] absent";
+    let of = |needed: &[&str]| {
+        let one = |name: &&str| ((*name).to_owned(), proto.clone());
+        let needed = needed.iter().map(one).collect();
+        let prototypes = Prototypes::from([one(&"main")]);
+        Isolation::new(&[("test", text)], Types { btf: vec![types()], prototypes, needed }).unwrap()
+    };
+    // What the driver alone declares brings nothing.
+    assert_eq!(of(&[]).entry("main", &[]).annotation, Annotation::default());
+    assert_eq!(of(&[]).function("enroll").unwrap(), Annotation::default());
+    let isolation = of(&["start"]);
+    let entry = isolation.entry("main", &[]);
+    assert_eq!((entry.annotation.before.len(), entry.pointers, entry.unknown), (1, vec![0], vec![]));
+    let [Step { action: Action::RequireCall { function, .. }, .. }] =
+        &isolation.function("enroll").unwrap().before[..]
+    else {
+        panic!("one function is required, since of the other no type is known")
+    };
+    assert_eq!((*function, *function != 0), (entry.function, true));
+    assert_eq!(isolation.shape("start").map(|shape| shape.stack_words), Some(0));
 }
