@@ -16,7 +16,9 @@
 #include "domain/locks.h"
 #include "domain/unwind.h"
 #include "rights/memory.h"
+#include "rights/object.h"
 #include "rights/ranges.h"
+#include "rights/skb.h"
 
 /**
  * struct message - struct active_message of active/include/active.h, whose core asserts that both agree.
@@ -226,8 +228,10 @@ GUARDRAIL_CUSTOM(active_emits)
 	stop_dead(action, call);
 	if (!m || get_kernel_nofault(skb, (struct sk_buff **)&m->pointer) || !skb)
 		return 0;
-	if (m == (struct message *)skb->cb)
+	if (m == (struct message *)skb->cb && guardrail_is_skb(action->domain, (unsigned long)skb))
 		call->args[PACKET] = (unsigned long)skb;
+	else if (m == (struct message *)skb->cb)
+		guardrail_refuse_object(action, call, (unsigned long)skb, GUARDRAIL_TYPE_SKB, GUARDRAIL_ANY_STATE);
 	else
 		guardrail_refuse(action, call, "message of another at", (unsigned long)skb, "no packet that has the message", "a packet with it");
 	return 0;

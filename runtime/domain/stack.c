@@ -2,6 +2,7 @@
 /* The writable part of the current stack; domain/stack.h describes it. */
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
+#include <linux/stacktrace.h>
 #include <asm/unwind.h>
 
 #include "base/symbols.h"
@@ -172,7 +173,7 @@ static void note_step(struct walk *walk, const struct unwind_state *state)
 }
 
 /* The kernel's unwinder begins on no stack that it does not know. */
-static bool begin_on_own(struct unwind_state *state, unsigned long sp, unsigned long bp, unsigned long ip)
+static noinline bool begin_on_own(struct unwind_state *state, unsigned long sp, unsigned long bp, unsigned long ip)
 {
 	struct stack_info info;
 
@@ -180,6 +181,29 @@ static bool begin_on_own(struct unwind_state *state, unsigned long sp, unsigned 
 		return false;
 	*state = (struct unwind_state){ .stack_info = info, .task = current, .sp = sp, .bp = bp, .ip = ip };
 	return true;
+}
+
+/* Begins where it is called, if that is on an own stack. */
+static __always_inline bool begin_here_on_own(struct unwind_state *state)
+{
+	unsigned long sp, bp, ip;
+
+	asm volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2" : "=r"(ip), "=r"(sp), "=r"(bp));
+	return begin_on_own(state, sp, bp, ip);
+}
+
+unsigned int guardrail_trace(unsigned long *entries, unsigned int most)
+{
+	struct unwind_state state;
+	unsigned int n;
+
+	if (!begin_here_on_own(&state))
+		return stack_trace_save(entries, most, 0);
+	for (n = 0; n < most && !unwind_done(&state) && !unwind_error(&state); n++) {
+		entries[n] = unwind_get_return_address(&state);
+		unwind_next_frame(&state);
+	}
+	return n;
 }
 
 void guardrail_walk_begins(struct unwind_state *state, struct pt_regs *regs)
@@ -200,10 +224,8 @@ void guardrail_walk_begins(struct unwind_state *state, struct pt_regs *regs)
 static noinline bool walk_to(unsigned long addr, unsigned long n, struct walk *walk)
 {
 	struct unwind_state state;
-	unsigned long sp, bp, ip;
 
-	asm volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2" : "=r"(ip), "=r"(sp), "=r"(bp));
-	if (!begin_on_own(&state, sp, bp, ip))
+	if (!begin_here_on_own(&state))
 		unwind_start(&state, current, NULL, NULL);
 	while (!unwind_done(&state) && !unwind_error(&state)) {
 		unsigned long begin = state.sp, rbp = state.bp, ip;

@@ -40,6 +40,18 @@ void guardrail_stack_forget(void);
 bool guardrail_returns_by(unsigned long addr, unsigned long n, unsigned long store_sp);
 
 /**
+ * guardrail_trace() - Save the return addresses of the current stack.
+ * @entries: Gets them, the innermost first.
+ * @most: How many there is room for.
+ *
+ * Of an own stack, the kernel's stack_trace_save() finds nothing.
+ *
+ * Context: Any but NMI.
+ * Return: How many there are.
+ */
+unsigned int guardrail_trace(unsigned long *entries, unsigned int most);
+
+/**
  * guardrail_walk_begins() - Begin a walk of the stack at the caller of what was interrupted.
  * @state: The walk.
  * @regs: Registers of what was interrupted, on a stack of the current task.

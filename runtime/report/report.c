@@ -8,7 +8,6 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
-#include <linux/stacktrace.h>
 
 #include "base/limits.h"
 #include "base/region.h"
@@ -182,7 +181,7 @@ static void print_target(unsigned long addr)
 static void print_trace(void)
 {
 	unsigned long entries[24];
-	unsigned int n = stack_trace_save(entries, ARRAY_SIZE(entries), 0), i = 0;
+	unsigned int n = guardrail_trace(entries, ARRAY_SIZE(entries)), i = 0;
 
 	while (i < n && within_module(entries[i], THIS_MODULE))
 		i++;

@@ -118,8 +118,10 @@ fn main() {
         let trial = Trial::test(name, move || guarded::works(&DRIVERS[0], kernel));
         trials.push(trial.with_ignored_flag(kernel != DRIVERS[0].always));
     }
-    let name = "a guarded active driver that writes what is the core's is ended, and the kernel goes on";
-    trials.push(Trial::test(name, || guarded::is_stopped(&DRIVERS[0])));
+    for fault in &guarded::FAULTS {
+        let name = format!("a guarded active driver that {} is stopped, and the kernel goes on", fault.does);
+        trials.push(Trial::test(name, || guarded::is_stopped(&DRIVERS[0], fault)));
+    }
     let name = "rules that a driver breaks at run time are findings";
     trials.push(Trial::test(name, || check::finds_violations(&DRIVERS[0])).with_ignored_flag(true));
     guardrail_tests::run(arguments, trials)

@@ -8,6 +8,44 @@ use guardrail_vm::run::Outcome;
 use libtest_mimic::Failed;
 use std::path::Path;
 
+/// A fault that a patch of `fixtures/active/guarded` puts into the driver.
+pub struct Fault {
+    patch: &'static str,
+    /// What the driver does then.
+    pub does: &'static str,
+    /// What is reported.
+    what: &'static str,
+    /// The driver's function that does it.
+    function: &'static str,
+    /// Whether main is ended, and not another entry.
+    ends: bool,
+}
+
+/// All of them.
+pub const FAULTS: [Fault; 3] = [
+    Fault {
+        patch: "store",
+        does: "writes what is the core's",
+        what: "write of 8 bytes at",
+        function: "transmit",
+        ends: true,
+    },
+    Fault {
+        patch: "twice",
+        does: "gives a packet back twice",
+        what: "active_emit, argument 3: use of",
+        function: "service",
+        ends: true,
+    },
+    Fault {
+        patch: "await",
+        does: "waits in its top half",
+        what: "active_await, argument 1: wait for a message of",
+        function: "rtl_interrupt",
+        ends: false,
+    },
+];
+
 /// `guard` refuses the core, wrappers, and drivers of classes whose rights are not described.
 pub fn are_refused() -> Result<(), Failed> {
     let modules = built(&Packages::new(&Cache::open()?), "6.1")?;
@@ -31,7 +69,13 @@ fn guard(driver: &Driver, kernel: &str, modules: &Path, out: &Path) -> Result<()
 }
 
 /// Runs a workload with the driver guarded, under the policy that ends calls.
-fn run(driver: &Driver, kernel: &str, modules: &Path, workload: &str) -> Result<Ran, Failed> {
+fn run(
+    driver: &Driver,
+    kernel: &str,
+    modules: &Path,
+    workload: &str,
+    more: &[(&str, &str)],
+) -> Result<Ran, Failed> {
     let guarded = tempfile::tempdir()?;
     guard(driver, kernel, modules, guarded.path())?;
     let variables = [
@@ -42,6 +86,7 @@ fn run(driver: &Driver, kernel: &str, modules: &Path, workload: &str) -> Result<
         ("ROUNDS", "1"),
         ("POLICY", "fail"),
     ];
+    let variables = [&variables[..], more].concat();
     let workload = format!("fixtures/active/{workload}.sh");
     run_with(driver, kernel, &[modules, guarded.path()], &workload, &variables)
 }
@@ -49,16 +94,18 @@ fn run(driver: &Driver, kernel: &str, modules: &Path, workload: &str) -> Result<
 /// The guarded driver passes the workload of its class, and nothing is reported of it.
 pub fn works(driver: &Driver, kernel: &str) -> Result<(), Failed> {
     let modules = built(&Packages::new(&Cache::open()?), kernel)?;
-    let ran = run(driver, kernel, &modules, driver.workload)?;
+    let ran = run(driver, kernel, &modules, driver.workload, &[])?;
     let sent = ran.console.lines().filter_map(|line| line.split_once("active: runs: ")).count();
     ensure(ran.outcome == Outcome::Completed && sent >= 3, || format!("{}\n{}", ran.outcome, ran.console))
 }
 
-/// A driver that stores into what it shares with the core is ended there. The workload says what must hold afterwards.
-pub fn is_stopped(driver: &Driver) -> Result<(), Failed> {
+/// A driver that does what it may not is ended there. The workload says what must hold afterwards.
+pub fn is_stopped(driver: &Driver, fault: &Fault) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let modules = check::with_patches(folder.path(), &["guarded/store.patch"])?;
-    let ran = run(driver, "6.1", &modules, "stopped")?;
+    let modules = check::with_patches(folder.path(), &[&format!("guarded/{}.patch", fault.patch)])?;
+    let ends = if fault.ends { "yes" } else { "" };
+    let more = [("WHAT", fault.what), ("FUNCTION", fault.function), ("ENDS", ends)];
+    let ran = run(driver, "6.1", &modules, "stopped", &more)?;
     let harm = ["BUG:", "WARNING:", "Oops", "general protection"];
     let harmed = ran.console.lines().any(|line| harm.iter().any(|word| line.contains(word)));
     ensure(ran.outcome == Outcome::Completed && !harmed, || format!("{}\n{}", ran.outcome, ran.console))
