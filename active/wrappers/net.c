@@ -14,8 +14,9 @@
 #define REQUESTS ACTIVE_BOXES(ETHERNET_OPEN, ETHERNET_CHANGE)
 #define TRAFFIC ACTIVE_BOXES(ETHERNET_XMIT, ETHERNET_RX_MODE, ETHERNET_STATISTICS, ETHERNET_TIMEOUT)
 
-/* knowledge/active/rights.txt has this number. */
+/* knowledge/active/rights.txt has the first number, and runtime/classes/active.c the second. */
 static_assert(sizeof(struct active_ethernet_filter) == 392);
+static_assert(offsetof(struct active_ethernet_change, data) == 8);
 
 /* --- What the driver emits. */
 
@@ -380,12 +381,33 @@ static void get_stats(struct net_device *dev, struct rtnl_link_stats64 *stats)
 	stats->tx_window_errors = dev->stats.tx_window_errors;
 }
 
+/* Bytes that the driver writes where the data of a change are; the runtime of guarded drivers lends them until the answer. */
+static long writes(const struct ethernet *e, const struct active_ethernet_change *change)
+{
+	switch (change->kind) {
+	case ACTIVE_GET_LINK:
+		return sizeof(struct ethtool_link_ksettings);
+	case ACTIVE_MII:
+		return sizeof(struct ifreq);
+	case ACTIVE_READ_REGISTERS:
+		return e->driver->registers;
+	case ACTIVE_READ_EEPROM:
+		return change->length;
+	case ACTIVE_READ_COUNTERS:
+		return e->driver->counters * sizeof(u64);
+	case ACTIVE_GET_WAKE:
+		return sizeof(struct ethtool_wolinfo);
+	default:
+		return 0;
+	}
+}
+
 long active_ethernet_ask(struct ethernet *e, struct active_ethernet_change *change)
 {
 	ASSERT_RTNL();
 	if (!netif_device_present(e->dev))
 		return -ENODEV;
-	return active_ask(e->a, &e->request, ETHERNET_CHANGE, change, 0);
+	return active_ask(e->a, &e->request, ETHERNET_CHANGE, change, writes(e, change));
 }
 
 static int change_mtu(struct net_device *dev, int mtu)

@@ -15,6 +15,7 @@
 #include "domain/entry.h"
 #include "domain/locks.h"
 #include "domain/unwind.h"
+#include "rights/kinds.h"
 #include "rights/memory.h"
 #include "rights/object.h"
 #include "rights/ranges.h"
@@ -45,24 +46,98 @@ struct active {
 	void *priv;
 };
 
+/**
+ * struct change - The same for struct active_ethernet_change. A message that brings one has in @number how much may be written.
+ * @kind: What is asked for.
+ * @data: Where the driver may write.
+ */
+struct change {
+	int kind;
+	void *data;
+};
+
 /* Words of the call registers that the functions of the core do not use: they have at most three arguments. Rows name them. */
 enum { OTHER = 3, PACKET = 4, RECORD = 5 };
 
-#define MOST_DEVICES 16
+#define MOST_GIVEN 16
 
 /**
- * struct given - A network device whose fields a driver may write until its main function ends.
+ * struct given - Something that a driver may write for a while.
  * @domain: Domain of the driver; 0 for none.
  * @a: The driver's argument.
- * @dev: The device.
+ * @p: What it may write.
  */
 struct given {
 	u32 domain;
-	unsigned long a, dev;
+	unsigned long a, p;
 };
-/* Protected by the lock, which is taken in any context but NMI. Nothing nests inside. */
-static struct given devices[MOST_DEVICES];
-static DEFINE_RAW_SPINLOCK(devices_lock);
+/*
+ * Network devices, until main ends, and data of changes, until the driver sends or waits. The lock protects both. It is taken in
+ * any context but NMI, and nothing nests inside.
+ */
+static struct given devices[MOST_GIVEN], changes[MOST_GIVEN];
+static DEFINE_RAW_SPINLOCK(given_lock);
+/* How many of the latter there are. */
+static atomic_t n_changes;
+
+/* Notes that something is a driver's; false where there is no room. */
+static bool note(struct given *list, const struct given *new)
+{
+	struct given *free = NULL;
+	unsigned long flags;
+	unsigned int i;
+
+	raw_spin_lock_irqsave(&given_lock, flags);
+	for (i = 0; i < MOST_GIVEN; i++) {
+		if (!list[i].domain)
+			free = &list[i];
+		if (list[i].domain == new->domain && list[i].a == new->a && list[i].p == new->p)
+			break;
+	}
+	if (i == MOST_GIVEN && free)
+		*free = *new;
+	raw_spin_unlock_irqrestore(&given_lock, flags);
+	return i < MOST_GIVEN || free;
+}
+
+/* Finds what was given to a driver, and forgets it; 0 for nothing. */
+static unsigned long next(struct given *list, u32 domain, unsigned long a)
+{
+	unsigned long flags, p = 0;
+	unsigned int i;
+
+	raw_spin_lock_irqsave(&given_lock, flags);
+	for (i = 0; i < MOST_GIVEN && !p; i++)
+		if (list[i].domain == domain && list[i].a == a) {
+			p = list[i].p;
+			list[i].domain = 0;
+		}
+	raw_spin_unlock_irqrestore(&given_lock, flags);
+	return p;
+}
+
+/* The driver is about to answer. */
+static noinline void end_changes(u32 domain, unsigned long a)
+{
+	unsigned long p;
+
+	while ((p = next(changes, domain, a))) {
+		guardrail_take(domain, p, KIND_LENT);
+		atomic_dec(&n_changes);
+	}
+}
+
+/* The driver may write so many bytes for its answer, which are the sender's. */
+static noinline void begin_change(u32 domain, unsigned long a, unsigned long p, unsigned long bytes)
+{
+	/* Without room for it, what it writes is a violation. */
+	if (!p || guardrail_lend(domain, p, bytes))
+		return;
+	if (note(changes, &(struct given){ .domain = domain, .a = a, .p = p }))
+		atomic_inc(&n_changes);
+	else
+		guardrail_take(domain, p, KIND_LENT);
+}
 
 /* True for the first entry on an own stack, which can wait there. */
 static bool is_main(const struct guardrail_record *record)
@@ -83,22 +158,6 @@ GUARDRAIL_CUSTOM(active_begins)
 	return guardrail_give(action->domain, (unsigned long)a->priv, ksize(a->priv), KIND_PRIVATE);
 }
 
-/* Finds what was given to a driver, and forgets it; 0 for nothing. */
-static unsigned long next_device(u32 domain, unsigned long a)
-{
-	unsigned long flags, dev = 0;
-	unsigned int i;
-
-	raw_spin_lock_irqsave(&devices_lock, flags);
-	for (i = 0; i < MOST_DEVICES && !dev; i++)
-		if (devices[i].domain == domain && devices[i].a == a) {
-			dev = devices[i].dev;
-			devices[i].domain = 0;
-		}
-	raw_spin_unlock_irqrestore(&devices_lock, flags);
-	return dev;
-}
-
 /* Main has returned, or was ended: the core frees what the driver had. */
 GUARDRAIL_CUSTOM(active_ends)
 {
@@ -108,7 +167,8 @@ GUARDRAIL_CUSTOM(active_ends)
 	if (!a || !is_main(container_of(call, struct guardrail_record, call)))
 		return 0;
 	guardrail_take(action->domain, (unsigned long)a->priv, KIND_PRIVATE);
-	while ((dev = next_device(action->domain, (unsigned long)a)))
+	end_changes(action->domain, (unsigned long)a);
+	while ((dev = next(devices, action->domain, (unsigned long)a)))
 		guardrail_revoke(action->domain, dev, sizeof(struct net_device));
 	return 0;
 }
@@ -116,26 +176,10 @@ GUARDRAIL_CUSTOM(active_ends)
 /* The driver gets a network device, the second value is its argument. What there is no room for is taken back at once. */
 GUARDRAIL_CUSTOM(active_device)
 {
-	unsigned long dev = object_of(action, call), a = size_of(action, call), flags;
-	struct given *free = NULL;
-	unsigned int i;
+	const struct given new = { .domain = action->domain, .a = size_of(action, call), .p = object_of(action, call) };
 
-	if (!dev)
-		return 0;
-	raw_spin_lock_irqsave(&devices_lock, flags);
-	for (i = 0; i < MOST_DEVICES; i++) {
-		if (!devices[i].domain)
-			free = &devices[i];
-		if (devices[i].domain == action->domain && devices[i].a == a && devices[i].dev == dev)
-			break;
-	}
-	if (i == MOST_DEVICES && free) {
-		*free = (struct given){ .domain = action->domain, .a = a, .dev = dev };
-		i = 0;
-	}
-	raw_spin_unlock_irqrestore(&devices_lock, flags);
-	if (i == MOST_DEVICES)
-		guardrail_revoke(action->domain, dev, sizeof(struct net_device));
+	if (new.p && !note(devices, &new))
+		guardrail_revoke(new.domain, new.p, sizeof(struct net_device));
 	return 0;
 }
 
@@ -180,6 +224,8 @@ GUARDRAIL_CUSTOM(active_waits)
 	struct guardrail_record *record = guardrail_innermost();
 
 	stop_dead(action, call);
+	if (atomic_read(&n_changes))
+		end_changes(action->domain, call->args[0]);
 	if (may_wait(action, call, record)) {
 		call->args[RECORD] = (unsigned long)record;
 		guardrail_entry_detach(record);
@@ -215,6 +261,8 @@ GUARDRAIL_CUSTOM(active_goes_on)
 		call->args[PACKET] = (unsigned long)m->pointer;
 	else
 		call->args[OTHER] = (unsigned long)m->pointer;
+	if (call->args[OTHER] && m->number > 0)
+		begin_change(action->domain, call->args[0], (unsigned long)((struct change *)m->pointer)->data, m->number);
 	return 0;
 }
 
@@ -226,6 +274,8 @@ GUARDRAIL_CUSTOM(active_emits)
 
 	call->args[PACKET] = 0;
 	stop_dead(action, call);
+	if (atomic_read(&n_changes))
+		end_changes(action->domain, call->args[0]);
 	if (!m || get_kernel_nofault(skb, (struct sk_buff **)&m->pointer) || !skb)
 		return 0;
 	if (m == (struct message *)skb->cb && guardrail_is_skb(action->domain, (unsigned long)skb))
