@@ -113,7 +113,7 @@ fn main() {
     trials.push(Trial::test(name, || check::finds_race(&DRIVERS[1])).with_ignored_flag(true));
     let name = "active drivers of classes without rights are not guarded, in a sentence";
     trials.push(Trial::test(name, guarded::are_refused));
-    for kernel in ["6.1", "6.12"] {
+    for kernel in KERNELS {
         let name = format!("a guarded {} does its work without a violation on {kernel}", DRIVERS[0].module);
         let trial = Trial::test(name, move || guarded::works(&DRIVERS[0], kernel));
         trials.push(trial.with_ignored_flag(kernel != DRIVERS[0].always));
