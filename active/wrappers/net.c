@@ -112,10 +112,14 @@ static void emitted(struct active *a, unsigned int box, struct active_message *m
 	bool by_poll = active_caller(a) == e;
 
 	/* There is a table of jumps in no kernel that guards indirect ones; these two are the most frequent by far. */
-	if (box == ETHERNET_RX)
-		return receive(e, m->pointer, by_poll);
-	if (box == ETHERNET_TX_DONE)
+	if (box == ETHERNET_RX || box == ETHERNET_TX_DONE) {
+		/* A guarded driver may leave it out. */
+		if (WARN_ON_ONCE(!m || !m->pointer))
+			return;
+		if (box == ETHERNET_RX)
+			return receive(e, m->pointer, by_poll);
 		return sent(e, m->pointer, m->number, by_poll);
+	}
 	switch (box) {
 	case ETHERNET_QUEUE_STOP:
 	case ETHERNET_QUEUE_WAKE:
@@ -138,7 +142,7 @@ static void emitted(struct active *a, unsigned int box, struct active_message *m
 		settle(e);
 		return active_answer(&e->request, m ? m->number : 0);
 	case ETHERNET_COUNTED:
-		e->stats.rx_missed += m->number;
+		e->stats.rx_missed += m ? m->number : 0;
 		clear_bit(STATISTICS_SENT, &e->busy);
 		return;
 	case ETHERNET_RESTARTED:
