@@ -44,6 +44,16 @@ fn what_holds_is_proved() {
     }
 }
 
+/// The headers of active drivers are found from the folder of the files, too, where their names have no folder.
+#[test]
+fn headers_are_found_from_the_files_own_folder() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../active/drivers");
+    let mut command = Command::new(program());
+    command.args(["verify", "ahci.c", "ahci_port.c", "ahci_hardware.c"]).current_dir(folder);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", out(&output));
+}
+
 /// Each bug breaks the rule of its number and no other, but for rule 4: a loop without an end breaks it in two states.
 #[test]
 fn seeded_bugs_are_found() {

@@ -40,7 +40,9 @@ pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
     };
     // Drivers of this repository include what is in active/include.
     for file in &driver.files {
-        let beside = file.parent().and_then(|folder| folder.parent()).map(|folder| folder.join("include"));
+        // A name without a folder is one of this folder, which has a parent as well.
+        let file = std::path::absolute(file).ok();
+        let beside = file.and_then(|file| Some(file.parent()?.parent()?.join("include")));
         folders.extend(
             beside.filter(|folder| folder.join("active.h").is_file() && !args.include.contains(folder)),
         );
