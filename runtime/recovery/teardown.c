@@ -223,6 +223,19 @@ static void free_irqs(struct guardrail_teardown *down)
 		}
 }
 
+/*
+ * Ends what a device has under way. What a USB host would still write has been given back with its requests, so a host that
+ * cannot be reset by its PCI function is stopped as after the firmware, by the kernel's quirk_usb_early_handoff().
+ */
+static void reset(struct pci_dev *dev)
+{
+	if (!pci_try_reset_function(dev))
+		return;
+	pci_dbg(dev, "cannot be reset\n");
+	if (dev->class >> 8 == PCI_CLASS_SERIAL_USB)
+		pci_fixup_device(pci_fixup_final, dev);
+}
+
 /* Releases a driver's resources of a device other than memory. */
 static void give_back(struct pci_dev *dev)
 {
@@ -232,9 +245,7 @@ static void give_back(struct pci_dev *dev)
 	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++)
 		if (pci_resource_len(dev, bar) && dev->resource[bar].child)
 			pci_release_region(dev, bar);
-	/* Resets the device, if it can be reset. */
-	if (pci_try_reset_function(dev))
-		pci_dbg(dev, "cannot be reset\n");
+	reset(dev);
 	while (pci_is_enabled(dev))
 		pci_disable_device(dev);
 	pci_intx(dev, 1);
