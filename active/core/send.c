@@ -117,6 +117,13 @@ static void hand_to_thread(struct active_domain *d)
 	wake_up_process(d->thread);
 }
 
+/* Calls a doorbell, which sees what the driver did before it set it. */
+static __always_inline void call_doorbell(struct active_domain *d, void (*doorbell)(void *data), void *data)
+{
+	active_got(&d->doorbell);
+	doorbell(data);
+}
+
 /* Gives the domain up. Returns false if a message has come, so that the caller still owns it. */
 static __always_inline bool leave(struct active_domain *d)
 {
@@ -130,11 +137,9 @@ static __always_inline bool leave(struct active_domain *d)
 		d->doorbell = doorbell;
 		return false;
 	}
-	if (doorbell) {
-		/* It runs outside of the domain, after what the driver did. */
-		active_got(&d->doorbell);
-		doorbell(data);
-	}
+	/* Outside of the domain, which may have another owner by now. */
+	if (doorbell)
+		call_doorbell(d, doorbell, data);
 	return true;
 }
 
@@ -143,10 +148,8 @@ static void ring(struct active_domain *d)
 	void (*doorbell)(void *data) = d->doorbell;
 
 	d->doorbell = NULL;
-	if (!doorbell)
-		return;
-	active_got(&d->doorbell);
-	doorbell(d->doorbell_data);
+	if (doorbell)
+		call_doorbell(d, doorbell, d->doorbell_data);
 }
 
 /*

@@ -166,6 +166,12 @@ void rtl_ring(void *data)
 	rtl_write8(r, TPPOLL, TPPOLL_NORMAL);
 }
 
+/* True if the driver has to look at something: at more than that packets were sent. */
+static bool has_work(u16 status)
+{
+	return status & INT_ALL & ~INT_TX;
+}
+
 /*
  * The top half. What has been sent is acknowledged here. All else stays pending until the driver has looked, and the device says
  * nothing until then.
@@ -177,13 +183,13 @@ irqreturn_t rtl_interrupt(int irq, void *data)
 
 	if (!(status & INT_ALL) || status == 0xffff)
 		return IRQ_NONE;
-	if (status & INT_ALL & ~INT_TX)
+	if (has_work(status))
 		rtl_write16(r, IMR, 0);
 	else
 		rtl_write16(r, ISR, status);
 	/* The one that takes this from @events turns interrupts on again, so they are off before. */
 	atomic_or(status, &r->events);
-	if (status & INT_ALL & ~INT_TX)
+	if (has_work(status))
 		active_interrupt(r->a, 0);
 	else
 		active_ethernet_sent(r->a);
@@ -199,7 +205,7 @@ u16 rtl_events(struct rtl *r)
 /* Acknowledges it, before the rings are looked at. */
 void rtl_acknowledge(struct rtl *r, u16 status)
 {
-	if (!(status & INT_ALL & ~INT_TX))
+	if (!has_work(status))
 		return;
 	r->muted = true;
 	rtl_write16(r, ISR, status);
