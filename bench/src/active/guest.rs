@@ -20,8 +20,8 @@ const DEVICE: &str = include_str!("../../../guest/workloads/device.sh");
 pub struct Guest<'a> {
     /// The stock driver, which has the device first.
     pub driver: &'a str,
-    /// QEMU's name of the device, unless it is the usual one.
-    pub device: Option<&'a str>,
+    /// QEMU's name of the device.
+    pub device: &'a str,
     /// The script.
     pub script: &'a str,
     /// Its variables.
@@ -80,7 +80,7 @@ impl Guest<'_> {
             driver: self.driver,
             more: &[],
             kernel: &arguments.kernel,
-            device: self.device,
+            device: Some(self.device),
             workload: workload.to_str(),
         };
         let prepared = Prepared::new(packages, request, &mut |_| {}).map_err(text)?;

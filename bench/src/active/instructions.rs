@@ -85,12 +85,12 @@ pub fn measure(arguments: &Arguments, modules: &[PathBuf]) -> Result<Table, Stri
 }
 
 /// Millions of instructions of one run.
-fn count(arguments: &Arguments, work: &Work, driver: &Path, device: Option<&str>) -> Result<f64, String> {
+fn count(arguments: &Arguments, work: &Work, driver: &Path, device: &str) -> Result<f64, String> {
     let mut command = process::guardrail()?;
     command.args(["profile", "--client", "count", "--kernel", &arguments.kernel, "--smp", "1"]);
     command.args(["--format", "json", "--timeout", &LIMIT.to_string(), "--workload", work.workload]);
     command.args(["--from", work.from, "--until", work.until]).arg("--driver").arg(driver);
-    command.args(device.iter().flat_map(|device| ["--device", device]));
+    command.args(["--device", device]);
     command.args(work.variables.iter().flat_map(|variable| ["--set", variable]));
     let child = process::start(&mut command, "guardrail profile")?;
     let limit = Duration::from_secs(u64::from(LIMIT) + 600);

@@ -25,25 +25,25 @@ pub struct Load {
     /// The module with the wrapper of its class.
     pub wrapper: &'static str,
     /// QEMU's name of the device.
-    pub device: Option<&'static str>,
+    pub device: &'static str,
 }
 
 /// All of them.
 pub const LOADS: [Load; 3] = [
-    Load { class: "disk", stock: "ahci", active: "active_ahci", wrapper: "active_ata", device: Some("ahci") },
+    Load { class: "disk", stock: "ahci", active: "active_ahci", wrapper: "active_ata", device: "ahci" },
     Load {
         class: "network",
         stock: "8139cp",
         active: "active_8139cp",
         wrapper: "active_net",
-        device: Some("rtl8139"),
+        device: "rtl8139",
     },
     Load {
         class: "sound",
         stock: "snd_ens1370",
         active: "active_es1370",
         wrapper: "active_sound",
-        device: Some("ES1370"),
+        device: "ES1370",
     },
 ];
 

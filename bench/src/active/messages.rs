@@ -28,7 +28,7 @@ pub fn measure(packages: &Packages, arguments: &Arguments, modules: &[PathBuf]) 
     let runs = arguments.pairs();
     let guest = Guest {
         driver: "8139cp",
-        device: Some("rtl8139"),
+        device: "rtl8139",
         script: SCRIPT,
         variables: vec![("ROUNDS".into(), rounds.to_string()), ("RUNS".into(), runs.to_string())],
         programs: &[],
