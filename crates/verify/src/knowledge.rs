@@ -34,8 +34,8 @@ pub struct Knowledge {
 /// The lines for this crate alone.
 const TEXT: &str = include_str!("../../../knowledge/verify.txt");
 
-/// Marks that the kernel puts behind the names of functions that allocate.
-fn plain(name: &str) -> &str {
+/// The name of a function without the mark that the kernel puts behind those that allocate.
+pub fn plain(name: &str) -> &str {
     name.strip_suffix("_noprof").unwrap_or(name)
 }
 

@@ -4,6 +4,7 @@ use super::property::Property;
 use crate::engine::search::Wrong;
 use crate::findings::at;
 use crate::ir::Module;
+use crate::knowledge::plain;
 use crate::messages::Protocols;
 use crate::program::Program;
 use crate::sequence;
@@ -29,7 +30,7 @@ pub fn finding(
         format!(" at {file}:{}", line.number)
     });
     let place = place.unwrap_or_default() + &property.object;
-    let Property { acquire, release, .. } = property;
+    let (acquire, release) = (plain(&property.acquire), &property.release);
     let (kind, message) = match &fault.rule {
         Broken::Step(Wrong::End(_)) => (
             "not-released",

@@ -6,6 +6,7 @@ use crate::code::flow::{Addresses, Flow, Spot};
 use crate::ir::Module;
 use crate::ir::debug::Line;
 use crate::ir::instruction::{Call, Function, Instruction, Operation, Value};
+use crate::knowledge::plain;
 use crate::program::plan::Success;
 use crate::program::targets;
 use guardrail_protocol::{Machine, parse};
@@ -229,13 +230,12 @@ fn values(
     flow: &Flow,
     found: &mut Vec<Property>,
 ) {
-    let is_plain = |name: &str| name.strip_suffix("_noprof").unwrap_or(name).to_owned();
     let sites: Vec<_> = calls
         .all
         .iter()
         .filter(|(function, call, ..)| {
             name_of(call).is_some_and(|name| {
-                let name = is_plain(name);
+                let name = plain(name);
                 pair.acquire.iter().any(|(one, _)| *one == name)
             })
                 // Not within a header's own wrapper of one of the functions.
