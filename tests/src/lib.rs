@@ -48,6 +48,11 @@ pub fn at_once<T: Sync, R: Send>(all: &[T], workers: usize, work: impl Fn(&T) ->
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// The kernel whose headers, and source, the verifier's tests compile with: `GUARDRAIL_TEST_HEADERS`, or 6.1.
+pub fn verified_kernel() -> String {
+    std::env::var("GUARDRAIL_TEST_HEADERS").unwrap_or_else(|_| "6.1".to_owned())
+}
+
 /// A program for guests, compiled in `folder` from a C file of the fixtures.
 pub fn compiled(name: &str, folder: &Path) -> Result<Vec<u8>, Failed> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");

@@ -3,7 +3,7 @@
 //! `tests/fixtures/active/bugs/DRIVER/bugs.txt` has the table, and beside it is a patch for each line.
 
 use guardrail_protocol::stock;
-use guardrail_tests::{ensure, root};
+use guardrail_tests::{ensure, root, verified_kernel};
 use guardrail_verify::engine::liveness::Duty;
 use guardrail_verify::engine::search::{Budget, Wrong};
 use guardrail_verify::front::{self, Headers};
@@ -22,8 +22,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The kernel whose headers the drivers are compiled with.
-const KERNEL: &str = "6.1";
 /// When the verifier gives up.
 const LIMIT: Duration = Duration::from_secs(300);
 /// An ordinary run takes every so many-th of the seeds that have no source in a driver's history.
@@ -224,7 +222,7 @@ fn reported(
 
 fn judged(seed: &Seed) -> Result<(), Failed> {
     let packages = Packages::new(&Cache::open()?);
-    let headers = kernels::headers_tree(&packages, &kernels::find(&packages, KERNEL)?)?;
+    let headers = kernels::headers_tree(&packages, &kernels::find(&packages, &verified_kernel())?)?;
     let folder = patched(seed)?;
     let deadline = Instant::now() + LIMIT;
     let began = used();

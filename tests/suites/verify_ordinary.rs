@@ -3,7 +3,7 @@
 //! `tests/fixtures/active/stock` has the seeds, with a table of what is wrong and whether it is found. The source comes
 //! from the distribution's package; a first run fetches it.
 
-use guardrail_tests::{ensure, program, root};
+use guardrail_tests::{ensure, program, root, verified_kernel};
 use guardrail_verify::front::{Headers, translation};
 use guardrail_verify::ir::census::Census;
 use guardrail_verify::ir::parse;
@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// The kernel whose source and headers are used.
-const KERNEL: &str = "6.1";
 /// Seconds for one driver.
 const SECONDS: &str = "60";
 /// The drivers that are read. An ordinary run takes the first two.
@@ -124,7 +122,7 @@ fn other_bus() -> Result<(), Failed> {
 /// Source and headers of the kernel.
 fn trees() -> Result<(PathBuf, PathBuf), Failed> {
     let packages = Packages::new(&Cache::open()?);
-    let kernel = kernels::find(&packages, KERNEL)?;
+    let kernel = kernels::find(&packages, &verified_kernel())?;
     Ok((kernels::source(&packages, &kernel)?, kernels::headers_tree(&packages, &kernel)?))
 }
 
@@ -214,7 +212,7 @@ fn agree(seeds: &[Seed]) -> Result<(), Failed> {
 /// What the program reports, without paths and lines: for a stock driver, or for files.
 fn reports(stock: Option<&str>, files: &[PathBuf]) -> Result<Vec<String>, Failed> {
     let mut command = Command::new(program());
-    command.args(["verify", "--format", "json", "--kernel", KERNEL, "--timeout", SECONDS]);
+    command.args(["verify", "--format", "json", "--kernel", &verified_kernel(), "--timeout", SECONDS]);
     command.args(stock.iter().flat_map(|name| ["--stock", name])).args(files);
     let output = command.output()?;
     ensure(matches!(output.status.code(), Some(0 | 1 | 5)), || {
