@@ -6,5 +6,6 @@ pub mod liveness;
 pub mod parts;
 pub mod ranking;
 pub mod refine;
+pub mod replay;
 pub mod search;
 pub mod values;

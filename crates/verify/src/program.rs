@@ -10,6 +10,7 @@ mod places;
 pub mod plan;
 mod private;
 mod scan;
+mod size;
 mod translate;
 
 use crate::ir::debug::Line;

@@ -46,7 +46,7 @@ pub fn model(program: &Program, stock: &[&Protocol], names: &str) -> Result<Stri
         ));
     }
     let mut all = program.edges.iter().flat_map(|edge| effects(&edge.action).0);
-    if all.any(|id| program.arena.leaves(id, SIZE, &mut |_| {}) > SIZE) {
+    if all.any(|id| program.arena.size(id).nodes as usize > SIZE) {
         return Err(format!("an expression has more than {SIZE} parts, too many for a model for Spin"));
     }
     let bits = incoming.into_iter().enumerate().map(|(at, number)| (number, at)).collect();

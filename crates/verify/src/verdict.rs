@@ -2,7 +2,8 @@
 
 use crate::engine::liveness::{self, Duty, Ended};
 use crate::engine::parts::Move;
-use crate::engine::refine::{Claim, Judged, costs, judge, repeats};
+use crate::engine::refine::{Footprint, Judge, Judged, repeats};
+use crate::engine::replay::Claim;
 use crate::engine::search::{Budget, Graph, Step, Stopped, Violation, Wrong};
 use crate::messages::{Mail, Protocols};
 use crate::program::{Program, Source, translate};
@@ -160,7 +161,7 @@ pub fn decide_some<'p>(
     mut tracked: Vec<bool>,
     focus: &dyn Focus,
 ) -> Decision<'p> {
-    let costs = costs(program);
+    let footprint = Footprint::new(program);
     let (mut rounds, mut work) = (0, 0);
     // What the last round found to be broken, or could rule out by counters in memory only. A limit does not hide it.
     let mut broken: Option<(Vec<Fault>, Graph<'p>)> = None;
@@ -208,7 +209,7 @@ pub fn decide_some<'p>(
         }
         let mut round = Round {
             graph: &mut graph,
-            costs: &costs,
+            footprint: &footprint,
             focus,
             missing: BTreeSet::new(),
             more: FxHashSet::default(),
@@ -292,7 +293,7 @@ fn foreign(graph: &Graph<'_>) -> Option<String> {
 
 struct Round<'g, 'p> {
     graph: &'g mut Graph<'p>,
-    costs: &'g [u8],
+    footprint: &'g Footprint,
     focus: &'g dyn Focus,
     missing: BTreeSet<Mail>,
     more: FxHashSet<u32>,
@@ -306,6 +307,8 @@ impl Round<'_, '_> {
     fn safety(&mut self) {
         let mut seen = FxHashSet::default();
         let mut failed = FxHashSet::default();
+        let costs = &self.footprint.costs;
+        let mut judge = Judge::new(self.footprint);
         for violation in &self.graph.violations.clone() {
             let Violation { state, edge, what } = violation;
             let key = (*edge, what.clone());
@@ -320,11 +323,11 @@ impl Round<'_, '_> {
                 continue;
             }
             let claim = Claim { path: &path, last: edge.map(|edge| (edge, what)) };
-            match judge(self.graph, &claim, self.costs) {
+            match judge.judge(self.graph, &claim) {
                 Judged::Ruled(cells) => {
                     let counts = cells
                         .iter()
-                        .any(|cell| self.costs[*cell as usize] == 2 && !self.graph.tracked[*cell as usize]);
+                        .any(|cell| costs[*cell as usize] == 2 && !self.graph.tracked[*cell as usize]);
                     if counts {
                         let rule = Broken::Step(what.clone());
                         let cycle = Vec::new();
@@ -384,12 +387,12 @@ impl Round<'_, '_> {
             path.extend(&cycle);
         }
         let claim = Claim { path: &path, last: None };
-        match judge(self.graph, &claim, self.costs) {
+        match Judge::new(self.footprint).judge(self.graph, &claim) {
             Judged::Ruled(cells) => {
                 self.ruled(cells);
             }
             Judged::Breaks(feasible) => {
-                let again = feasible && repeats(self.graph, &claim, stem.len(), &cycle);
+                let again = feasible && repeats(self.graph, &claim, stem.len(), &cycle, self.footprint);
                 self.faults.push(Fault {
                     rule: Broken::Duty(duty),
                     path: stem,

@@ -8,7 +8,8 @@ use super::relevant::Calls;
 use crate::code::Function;
 use crate::code::effects::Writes;
 use crate::code::flow::SETS_DATA;
-use crate::engine::refine::{Claim, Judged, costs, judge};
+use crate::engine::refine::{Footprint, Judge, Judged};
+use crate::engine::replay::Claim;
 use crate::engine::search::{Budget, Graph, Stopped, Violation, Wrong};
 use crate::front::FrontError;
 use crate::ir::Module;
@@ -397,7 +398,7 @@ fn decide(
     budget: &Budget,
 ) -> Decided {
     let mut tracked = seeds(program);
-    let costs = costs(program);
+    let footprint = Footprint::new(program);
     let ended = |outcome, rounds, states, tracked| Decided { outcome, rounds, states, tracked };
     let late = || Err("the time is up".to_owned());
     for rounds in 1..=ROUNDS {
@@ -413,6 +414,7 @@ fn decide(
         let (mut faults, mut more, mut failed) = (Vec::new(), FxHashSet::default(), 0);
         let mut seen = FxHashSet::default();
         let mut stuck = false;
+        let mut judge = Judge::new(&footprint);
         for Violation { state, edge, what } in &graph.violations {
             let key = (*edge, what.clone());
             if !breaks(what) || seen.contains(&key) {
@@ -423,7 +425,7 @@ fn decide(
             }
             let path = graph.path(*state);
             let claim = Claim { path: &path, last: edge.map(|edge| (edge, what)) };
-            match judge(&graph, &claim, &costs) {
+            match judge.judge(&graph, &claim) {
                 Judged::Ruled(cells) => {
                     failed += 1;
                     let new: Vec<u32> = cells.into_iter().filter(|cell| !tracked[*cell as usize]).collect();

@@ -119,11 +119,11 @@ pub struct Outcome {
 }
 
 /// What is known before an action.
-pub struct Before<'a> {
+pub struct Before {
     /// Of cells.
-    pub known: &'a Known,
+    pub known: Known,
     /// Of protocols.
-    pub modes: &'a [u8],
+    pub modes: Vec<u8>,
     /// See [`State::atomic`].
     pub atomic: u8,
 }
@@ -157,11 +157,11 @@ pub struct Result {
 
 impl Stepper<'_> {
     /// What is known, while it changes.
-    pub fn work<'a>(&'a self, arena: &'a mut Arena, known: &Known) -> Work<'a> {
-        let next = first_free(arena, known);
+    pub fn work<'a>(&'a self, arena: &'a mut Arena, known: Known) -> Work<'a> {
+        let next = first_free(arena, &known);
         Work {
             arena,
-            known: known.clone(),
+            known,
             next,
             tracked: self.tracked,
             lost: self.lost,
@@ -172,11 +172,10 @@ impl Stepper<'_> {
     }
 
     /// Takes an action.
-    pub fn step(&self, arena: &mut Arena, before: &Before<'_>, action: &Action) -> Result {
-        let mut work = self.work(arena, before.known);
+    pub fn step(&self, arena: &mut Arena, before: Before, action: &Action) -> Result {
+        let Before { known, mut modes, atomic } = before;
+        let mut work = self.work(arena, known);
         let mut result = Result::default();
-        let mut modes = before.modes.to_vec();
-        let mut atomic = before.atomic;
         match action {
             Action::Skip => {}
             Action::Assume(condition) => {
@@ -187,7 +186,7 @@ impl Stepper<'_> {
             Action::Assign(all) => work.assign(all),
             Action::Sleep(bit, name) => {
                 let value = work.value(*bit);
-                if before.atomic != 0 && work.decide(value) != Some(false) {
+                if atomic != 0 && work.decide(value) != Some(false) {
                     result.wrong = Some(Wrong::Sleep(name.to_string()));
                 }
             }
@@ -219,12 +218,9 @@ impl Stepper<'_> {
                     return result;
                 };
                 let base = work.known;
-                self.receive(arena, before, (mask, *cell), &base, &mut result);
+                self.receive(arena, &modes, (mask, *cell), &base, &mut result);
                 return result;
             }
-        }
-        if matches!(action, Action::Await(..)) {
-            atomic = 0;
         }
         let forgot = work.forgot;
         result.outcomes.push(Outcome { known: work.known, modes, atomic, received: None, forgot });
@@ -235,12 +231,12 @@ impl Stepper<'_> {
     fn receive(
         &self,
         arena: &mut Arena,
-        before: &Before<'_>,
+        modes: &[u8],
         (mask, cell): (u64, u32),
         base: &Known,
         result: &mut Result,
     ) {
-        if !self.protocols.ends(before.modes, mask) {
+        if !self.protocols.ends(modes, mask) {
             result.wrong = Some(Wrong::Await(mask));
         }
         for number in (0..64).filter(|number| mask >> number & 1 == 1) {
@@ -251,8 +247,8 @@ impl Stepper<'_> {
                     continue;
                 }
             };
-            let Some(modes) = self.protocols.step(before.modes, mail) else { continue };
-            let mut work = self.work(arena, base);
+            let Some(modes) = self.protocols.step(modes, mail) else { continue };
+            let mut work = self.work(arena, base.clone());
             work.set(cell, 32, number);
             let atomic = if self.protocols.message(mail).sleeps { 0 } else { number as u8 + 1 };
             let known = work.known;
@@ -382,8 +378,8 @@ impl<'p> Graph<'p> {
                 inputs: None,
                 limits: SEARCH,
             };
-            let before = Before { known: &known, modes: &modes, atomic: state.atomic };
-            let result = stepper.step(&mut arena, &before, &step.action);
+            let before = Before { known: known.clone(), modes: modes.clone(), atomic: state.atomic };
+            let result = stepper.step(&mut arena, before, &step.action);
             if let Some(what) = result.wrong {
                 self.violations.push(Violation { state: index, edge: Some(edge), what });
             }

@@ -21,6 +21,9 @@ const LARGEST_FACT: usize = 512;
 /// Most nodes of an expression whose cells are looked for.
 const MOST_LEAVES: usize = 4096;
 
+/// Most nodes from the top of an expression down, where sums of unknown numbers are not kept.
+pub const HEIGHT: u32 = 16;
+
 /// For the search.
 pub const SEARCH: Limits = Limits { nodes: 24, facts: 24, sums: false };
 /// For one path.
@@ -84,24 +87,21 @@ impl Work<'_> {
         if self.arena.number(id).is_some() {
             return id;
         }
-        if self.arena.leaves(id, MOST_LEAVES, &mut |_| {}) > MOST_LEAVES {
+        if self.arena.size(id).nodes as usize > MOST_LEAVES {
             // Which cells are in it is not known.
             self.forgot = true;
             return self.fresh(self.arena.bits(id));
         }
-        let mut own: FxHashMap<u32, Id> = FxHashMap::default();
-        for cell in self.arena.cells(id) {
-            let width = {
-                let mut width = 64;
-                self.arena.leaves(id, 4096, &mut |leaf| {
-                    if let Expression::Cell(at, bits) = leaf
-                        && at == cell
-                    {
-                        width = bits;
-                    }
-                });
-                width
-            };
+        let mut cells = Vec::new();
+        self.arena.leaves(id, MOST_LEAVES, &mut |leaf| {
+            if let Expression::Cell(cell, bits) = leaf {
+                cells.push((cell, bits));
+            }
+        });
+        cells.sort_unstable();
+        cells.dedup_by_key(|(cell, _)| *cell);
+        let mut own: Vec<(u32, Id)> = Vec::with_capacity(cells.len());
+        for (cell, width) in cells {
             let value = match self.position(cell) {
                 Ok(at) => self.known.cells[at].1,
                 Err(_) => {
@@ -115,10 +115,12 @@ impl Work<'_> {
                     value
                 }
             };
-            own.insert(cell, value);
+            own.push((cell, value));
         }
         let value = self.arena.replace(id, &mut |_, leaf| match leaf {
-            Expression::Cell(cell, _) => own.get(&cell).copied(),
+            Expression::Cell(cell, _) => {
+                own.binary_search_by_key(&cell, |(at, _)| *at).ok().map(|at| own[at].1)
+            }
             _ => None,
         });
         let all = mask(self.arena.bits(value));
@@ -146,8 +148,7 @@ impl Work<'_> {
             }
             None => {}
         }
-        let nodes = self.arena.leaves(value, LARGEST_FACT, &mut |_| {});
-        if nodes > LARGEST_FACT {
+        if self.arena.size(value).nodes as usize > LARGEST_FACT {
             self.forgot = true;
             return true;
         }
@@ -260,13 +261,8 @@ impl Work<'_> {
 
     /// The value, or an unknown one that shares what is known of its bits.
     fn storable(&mut self, value: Id) -> Id {
-        let mut fine = true;
-        let nodes = self.arena.leaves(value, self.limits.nodes, &mut |_| {});
-        fine &= nodes <= self.limits.nodes;
-        if !self.limits.sums {
-            fine &= !has_sum(self.arena, value, 16);
-        }
-        if fine {
+        let size = self.arena.size(value);
+        if size.nodes as usize <= self.limits.nodes && (self.limits.sums || !size.has_sum(HEIGHT)) {
             return value;
         }
         self.forgot = true;
@@ -357,24 +353,6 @@ impl Work<'_> {
 
 /// The first symbol that a state does not use.
 pub fn first_free(arena: &Arena, known: &Known) -> u32 {
-    let mut next = 0;
-    for id in known.cells.iter().map(|(_, value)| *value).chain(known.facts.iter().copied()) {
-        arena.leaves(id, 4096, &mut |leaf| {
-            if let Expression::Symbol(symbol, _) = leaf {
-                next = next.max(symbol + 1);
-            }
-        });
-    }
-    next
-}
-
-/// Whether there is arithmetic in it that can go on for ever, other than with bits.
-pub fn has_sum(arena: &Arena, id: Id, depth: u32) -> bool {
-    let sum = match arena.get(id) {
-        Expression::Binary(operation, ..) => {
-            !matches!(operation, Binary::And | Binary::Or | Binary::Xor | Binary::LShr | Binary::Shl)
-        }
-        _ => false,
-    };
-    depth == 0 || sum || arena.operands(id).any(|operand| has_sum(arena, operand, depth - 1))
+    let all = known.cells.iter().map(|(_, value)| *value).chain(known.facts.iter().copied());
+    all.map(|id| arena.size(id).free).max().unwrap_or(0)
 }

@@ -106,9 +106,7 @@ impl Translation<'_> {
     }
 
     fn result(&mut self, register: u32, value: Option<Id>, kind: &Type) {
-        let small = |value: &Id| {
-            self.program.arena.leaves(*value, LARGEST_EXPRESSION, &mut |_| {}) <= LARGEST_EXPRESSION
-        };
+        let small = |value: &Id| self.program.arena.size(*value).nodes as usize <= LARGEST_EXPRESSION;
         let known = match value.filter(small) {
             Some(value) => Known::value(value),
             None => self.unknown(register, kind, Origin::Unknown),

@@ -1,5 +1,6 @@
 //! Expressions over cells and symbols: shared, simplified, with the widths of C.
 
+use super::size::Size;
 use crate::ir::instruction::{Binary, Predicate};
 use rustc_hash::FxHashMap;
 
@@ -41,6 +42,7 @@ use Expression as E;
 #[derive(Clone, Debug, Default)]
 pub struct Arena {
     all: Vec<Expression>,
+    sizes: Vec<Size>,
     known: FxHashMap<Expression, Id>,
 }
 
@@ -55,8 +57,26 @@ impl Arena {
         let id = *self.known.entry(expression).or_insert(next);
         if id == next {
             self.all.push(expression);
+            let operation = if let E::Binary(operation, ..) = expression { Some(operation) } else { None };
+            self.sizes.push(match expression {
+                E::Symbol(symbol, _) => Size::symbol(symbol),
+                _ => Size::above(operation, self.operands(id).map(|operand| self.size(operand))),
+            });
         }
         id
+    }
+
+    /// Forgets all expressions from an index on.
+    pub fn truncate(&mut self, count: Id) {
+        for expression in self.all.drain(count as usize..) {
+            self.known.remove(&expression);
+        }
+        self.sizes.truncate(count as usize);
+    }
+
+    /// How large it is.
+    pub fn size(&self, id: Id) -> &Size {
+        &self.sizes[id as usize]
     }
 
     /// How many expressions there are; their indices are below it.
@@ -127,19 +147,32 @@ impl Arena {
     /// Calls `see` with every leaf, as often as it occurs; at most `limit` nodes are visited, and the result is
     /// their number.
     pub fn leaves(&self, id: Id, limit: usize, see: &mut dyn FnMut(Expression)) -> usize {
-        let (mut work, mut seen) = (vec![id], 0);
-        while let Some(at) = work.pop() {
-            seen += 1;
-            if seen > limit {
-                break;
-            }
-            let before = work.len();
-            work.extend(self.operands(at));
-            if work.len() == before {
-                see(self.get(at));
-            }
-        }
+        let mut seen = 0;
+        self.visit(id, limit, &mut seen, see);
         seen
+    }
+
+    fn visit(&self, id: Id, limit: usize, seen: &mut usize, see: &mut dyn FnMut(Expression)) {
+        if *seen > limit {
+            return;
+        }
+        *seen += 1;
+        if *seen > limit {
+            return;
+        }
+        match self.get(id) {
+            E::Binary(_, _, a, b) | E::Compare(_, a, b) => {
+                self.visit(b, limit, seen, see);
+                self.visit(a, limit, seen, see);
+            }
+            E::Zero(_, a) | E::Sign(_, a) | E::Cut(_, a) => self.visit(a, limit, seen, see),
+            E::Select(a, b, c) => {
+                self.visit(c, limit, seen, see);
+                self.visit(b, limit, seen, see);
+                self.visit(a, limit, seen, see);
+            }
+            leaf => see(leaf),
+        }
     }
 
     /// The cells in it.

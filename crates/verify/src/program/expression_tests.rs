@@ -87,3 +87,53 @@ fn counters_of_a_byte_stay_of_a_byte() {
     let narrow = arena.constant(8, 1);
     assert_eq!(back, arena.binary(Binary::Add, x, narrow));
 }
+
+/// The size of an expression is what going through it finds, and an expression that is forgotten can be made again.
+#[test]
+fn sizes_are_those_of_the_tree() {
+    let mut arena = Arena::default();
+    let mut all = vec![arena.cell(0, 8), arena.symbol(4, 8), arena.constant(8, 5), arena.symbol(2, 8)];
+    let start = arena.count();
+    let mut build = |arena: &mut Arena| {
+        for at in 0..40 {
+            let (a, b) = (all[at * 7 % all.len()], all[at * 3 % all.len()]);
+            let both = arena.binary([Binary::And, Binary::Or, Binary::Add][at % 3], a, b);
+            let zero = arena.zero(16, both);
+            let less = arena.compare(Predicate::Ult, a, both);
+            let other = arena.select(less, a, both);
+            all.extend([both, other]);
+            assert!(arena.size(zero).nodes >= arena.size(both).nodes || arena.number(zero).is_some());
+        }
+        all.truncate(4);
+    };
+    build(&mut arena);
+    let made: Vec<E> = (0..arena.count()).map(|id| arena.get(id)).collect();
+    arena.truncate(start);
+    assert_eq!(arena.count(), start);
+    build(&mut arena);
+    assert_eq!(made, (0..arena.count()).map(|id| arena.get(id)).collect::<Vec<E>>());
+    fn sum(arena: &Arena, id: Id, depth: u32) -> bool {
+        let own = matches!(arena.get(id), E::Binary(Binary::Add, ..));
+        depth == 0 || own || arena.operands(id).any(|operand| sum(arena, operand, depth - 1))
+    }
+    let mut large = 0;
+    for id in 0..arena.count() {
+        let mut free = 0;
+        let nodes = arena.leaves(id, 1 << 16, &mut |leaf| {
+            if let E::Symbol(symbol, _) = leaf {
+                free = free.max(symbol + 1);
+            }
+        });
+        let size = arena.size(id);
+        large += u32::from(nodes > 1 << 16);
+        if nodes <= 1 << 16 {
+            assert_eq!((size.nodes as usize, size.free), (nodes, free), "{id}");
+        } else {
+            assert!(size.nodes > 1 << 16, "{id}");
+        }
+        for depth in [1, 3, 16] {
+            assert_eq!(size.has_sum(depth), sum(&arena, id, depth), "{id} {depth}");
+        }
+    }
+    assert!(large < arena.count() / 2 && arena.count() > 80, "{large} {}", arena.count());
+}
