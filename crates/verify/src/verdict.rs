@@ -18,7 +18,7 @@ const GROWTH: usize = 4;
 /// What such a search may have in any case.
 const LEAST: usize = 200_000;
 /// How many states the searches may have together that follow structures.
-const SECOND: usize = 1_600_000;
+const SECOND: usize = 2_400_000;
 /// How many violations are followed in one round.
 const AT_ONCE: usize = 60;
 /// How often a cycle is gone through to see whether it can be.
