@@ -14,7 +14,7 @@
 #define REQUESTS ACTIVE_BOXES(ETHERNET_OPEN, ETHERNET_CHANGE)
 #define TRAFFIC ACTIVE_BOXES(ETHERNET_XMIT, ETHERNET_RX_MODE, ETHERNET_STATISTICS, ETHERNET_TIMEOUT)
 
-/* knowledge/active/rights.txt has the first number, and runtime/classes/active.c the second. */
+/* knowledge/active/rights.txt has these numbers. */
 static_assert(sizeof(struct active_ethernet_filter) == 392);
 static_assert(offsetof(struct active_ethernet_change, data) == 8);
 
@@ -385,7 +385,7 @@ static void get_stats(struct net_device *dev, struct rtnl_link_stats64 *stats)
 	stats->tx_window_errors = dev->stats.tx_window_errors;
 }
 
-/* Bytes that the driver writes where the data of a change are; the runtime of guarded drivers lends them until the answer. */
+/* Bytes that the driver writes where the data of a change are. Guarded drivers are lent these until the answer. */
 static long writes(const struct ethernet *e, const struct active_ethernet_change *change)
 {
 	switch (change->kind) {

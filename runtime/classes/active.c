@@ -46,18 +46,8 @@ struct active {
 	void *priv;
 };
 
-/**
- * struct change - The same for struct active_ethernet_change. A message that brings one has in @number how much may be written.
- * @kind: What is asked for.
- * @data: Where the driver may write.
- */
-struct change {
-	int kind;
-	void *data;
-};
-
 /* Words of the call registers that the functions of the core do not use: they have at most three arguments. Rows name them. */
-enum { OTHER = 3, PACKET = 4, RECORD = 5 };
+enum { POINTER = 3, NUMBER = 4, RECORD = 5, REST = 5 };
 
 #define MOST_GIVEN 16
 
@@ -72,19 +62,20 @@ struct given {
 	unsigned long a, p;
 };
 /*
- * Network devices, until main ends, and data of changes, until the driver sends or waits. The lock protects both. It is taken in
- * any context but NMI, and nothing nests inside.
+ * Network devices, until main ends, and what messages lend, until the driver sends or waits. The lock protects both. It is taken
+ * in any context but NMI, and nothing nests inside.
  */
-static struct given devices[MOST_GIVEN], changes[MOST_GIVEN];
+static struct given devices[MOST_GIVEN], lent[MOST_GIVEN];
 static DEFINE_RAW_SPINLOCK(given_lock);
 /* How many of the latter there are. */
-static atomic_t n_changes;
+static atomic_t n_lent;
 
-/* Notes that something is a driver's; false where there is no room. */
-static bool note(struct given *list, const struct given *new)
+/* Notes that something is a driver's. Returns 1; 0 where that is noted already; -ENOSPC where there is no room. */
+static int note(struct given *list, const struct given *new)
 {
 	struct given *free = NULL;
 	unsigned long flags;
+	bool known = false;
 	unsigned int i;
 
 	raw_spin_lock_irqsave(&given_lock, flags);
@@ -92,12 +83,12 @@ static bool note(struct given *list, const struct given *new)
 		if (!list[i].domain)
 			free = &list[i];
 		if (list[i].domain == new->domain && list[i].a == new->a && list[i].p == new->p)
-			break;
+			known = true;
 	}
-	if (i == MOST_GIVEN && free)
+	if (!known && free)
 		*free = *new;
 	raw_spin_unlock_irqrestore(&given_lock, flags);
-	return i < MOST_GIVEN || free;
+	return known ? 0 : free ? 1 : -ENOSPC;
 }
 
 /* Finds what was given to a driver, and forgets it; 0 for nothing. */
@@ -117,26 +108,28 @@ static unsigned long next(struct given *list, u32 domain, unsigned long a)
 }
 
 /* The driver is about to answer. */
-static noinline void end_changes(u32 domain, unsigned long a)
+static noinline void end_loans(u32 domain, unsigned long a)
 {
 	unsigned long p;
 
-	while ((p = next(changes, domain, a))) {
+	while ((p = next(lent, domain, a))) {
 		guardrail_take(domain, p, KIND_LENT);
-		atomic_dec(&n_changes);
+		atomic_dec(&n_lent);
 	}
 }
 
-/* The driver may write so many bytes for its answer, which are the sender's. */
-static noinline void begin_change(u32 domain, unsigned long a, unsigned long p, unsigned long bytes)
+/* The driver may write so many bytes until it answers. Without room to note it, what it writes is a violation. */
+static void lend(const struct given *loan, unsigned long bytes)
 {
-	/* Without room for it, what it writes is a violation. */
-	if (!p || guardrail_lend(domain, p, bytes))
+	int noted;
+
+	if (guardrail_lend(loan->domain, loan->p, bytes))
 		return;
-	if (note(changes, &(struct given){ .domain = domain, .a = a, .p = p }))
-		atomic_inc(&n_changes);
-	else
-		guardrail_take(domain, p, KIND_LENT);
+	noted = note(lent, loan);
+	if (noted > 0)
+		atomic_inc(&n_lent);
+	else if (noted < 0)
+		guardrail_take(loan->domain, loan->p, KIND_LENT);
 }
 
 /* True for the first entry on an own stack, which can wait there. */
@@ -167,7 +160,7 @@ GUARDRAIL_CUSTOM(active_ends)
 	if (!a || !is_main(container_of(call, struct guardrail_record, call)))
 		return 0;
 	guardrail_take(action->domain, (unsigned long)a->priv, KIND_PRIVATE);
-	end_changes(action->domain, (unsigned long)a);
+	end_loans(action->domain, (unsigned long)a);
 	while ((dev = next(devices, action->domain, (unsigned long)a)))
 		guardrail_revoke(action->domain, dev, sizeof(struct net_device));
 	return 0;
@@ -178,7 +171,7 @@ GUARDRAIL_CUSTOM(active_device)
 {
 	const struct given new = { .domain = action->domain, .a = size_of(action, call), .p = object_of(action, call) };
 
-	if (new.p && !note(devices, &new))
+	if (new.p && note(devices, &new) < 0)
 		guardrail_revoke(new.domain, new.p, sizeof(struct net_device));
 	return 0;
 }
@@ -224,8 +217,8 @@ GUARDRAIL_CUSTOM(active_waits)
 	struct guardrail_record *record = guardrail_innermost();
 
 	stop_dead(action, call);
-	if (atomic_read(&n_changes))
-		end_changes(action->domain, call->args[0]);
+	if (atomic_read(&n_lent))
+		end_loans(action->domain, call->args[0]);
 	if (may_wait(action, call, record)) {
 		call->args[RECORD] = (unsigned long)record;
 		guardrail_entry_detach(record);
@@ -237,50 +230,107 @@ GUARDRAIL_CUSTOM(active_waits)
 	return 1;
 }
 
-/* Main goes on, mostly in another task and context than it waited in. Notes what the message brings. */
+/* Main goes on, mostly in another task and context than it waited in. */
 GUARDRAIL_CUSTOM(active_goes_on)
 {
 	struct guardrail_record *record = (struct guardrail_record *)call->args[RECORD];
-	const struct message *m;
-	bool attached;
 
-	call->args[PACKET] = call->args[OTHER] = 0;
 	if (!record)
 		return 0;
 	guardrail_counts_stay(record);
-	attached = guardrail_entry_attach(record);
-	if (unlikely(!attached))
+	if (unlikely(!guardrail_entry_attach(record)))
 		guardrail_end(record);
 	if (unlikely(READ_ONCE(guardrail_dead_domains)))
 		guardrail_crossing(action->domain, call);
-	m = ((const struct active *)call->args[0])->message;
-	if (!m->pointer)
-		return 0;
-	/* A packet carries the message that it is sent with. */
-	if (m == (const struct message *)((struct sk_buff *)m->pointer)->cb)
-		call->args[PACKET] = (unsigned long)m->pointer;
-	else
-		call->args[OTHER] = (unsigned long)m->pointer;
-	if (call->args[OTHER] && m->number > 0)
-		begin_change(action->domain, call->args[0], (unsigned long)((struct change *)m->pointer)->data, m->number);
 	return 0;
 }
 
-/* The driver sends a message: what it hands to the kernel are packets, each with its own message. */
+/* True for a box among up to eight, which are a byte each, one more than their numbers. */
+static bool is_among(unsigned long boxes, unsigned int box)
+{
+	for (; boxes; boxes >>= 8)
+		if ((boxes & 0xff) == box + 1)
+			return true;
+	return false;
+}
+
+/* Begins the effects of a row: if the driver has received one of these messages, the row gets its payloads, and else none. */
+GUARDRAIL_CUSTOM(active_received)
+{
+	const struct message *m;
+	bool is = call->args[RECORD] && is_among(size_of(action, call), (u32)call->result);
+
+	call->args[POINTER] = call->args[NUMBER] = 0;
+	if (!is)
+		return 0;
+	m = ((const struct active *)call->args[0])->message;
+	call->args[POINTER] = (unsigned long)m->pointer;
+	call->args[NUMBER] = m->number;
+	return 0;
+}
+
+/* A message lends memory, until the driver sends a message or waits for one. */
+GUARDRAIL_CUSTOM(active_lend)
+{
+	const struct given loan = { .domain = action->domain, .a = call->args[0], .p = object_of(action, call) };
+	unsigned long bytes = size_of(action, call);
+
+	if (loan.p && bytes)
+		lend(&loan, bytes);
+	return 0;
+}
+
+/* The driver sends a message. What it hands over is for the rows of its box to judge. */
 GUARDRAIL_CUSTOM(active_emits)
 {
 	struct message *m = (struct message *)object_of(action, call);
-	struct sk_buff *skb;
+	void *pointer = NULL;
 
-	call->args[PACKET] = 0;
 	stop_dead(action, call);
-	if (atomic_read(&n_changes))
-		end_changes(action->domain, call->args[0]);
-	if (!m || get_kernel_nofault(skb, (struct sk_buff **)&m->pointer) || !skb)
+	if (atomic_read(&n_lent))
+		end_loans(action->domain, call->args[0]);
+	if (m && get_kernel_nofault(pointer, &m->pointer))
+		guardrail_refuse(action, call, "message at", (unsigned long)m, "no memory", "a message");
+	call->args[REST] = (unsigned long)pointer;
+	return 0;
+}
+
+/* As active_received(). The pointer is known to a row then. */
+GUARDRAIL_CUSTOM(active_emitted)
+{
+	const struct message *m = (const struct message *)call->args[2];
+	long number;
+
+	call->args[POINTER] = call->args[NUMBER] = 0;
+	if (!m || !is_among(size_of(action, call), (u32)call->args[1]))
 		return 0;
-	if (m == (struct message *)skb->cb && guardrail_is_skb(action->domain, (unsigned long)skb))
-		call->args[PACKET] = (unsigned long)skb;
-	else if (m == (struct message *)skb->cb)
+	call->args[POINTER] = call->args[REST];
+	call->args[REST] = 0;
+	if (!get_kernel_nofault(number, &m->number))
+		call->args[NUMBER] = number;
+	return 0;
+}
+
+/* What is left is a pointer that no row knows, and the wrapper might write there. */
+GUARDRAIL_CUSTOM(active_unknown)
+{
+	unsigned long p = object_of(action, call);
+
+	if (p)
+		guardrail_refuse(action, call, "message with", p, "no row on what it hands over", "a message without a pointer");
+	return 0;
+}
+
+/* The driver hands a packet to the kernel, the value, by the packet's own message. */
+GUARDRAIL_CUSTOM(active_packet)
+{
+	struct message *m = (struct message *)object_of(action, call);
+	struct sk_buff *skb = (struct sk_buff *)size_of(action, call);
+
+	if (!m || !skb || (m == (struct message *)skb->cb && guardrail_is_skb(action->domain, (unsigned long)skb)))
+		return 0;
+	call->args[POINTER] = 0;
+	if (m == (struct message *)skb->cb)
 		guardrail_refuse_object(action, call, (unsigned long)skb, GUARDRAIL_TYPE_SKB, GUARDRAIL_ANY_STATE);
 	else
 		guardrail_refuse(action, call, "message of another at", (unsigned long)skb, "no packet that has the message", "a packet with it");

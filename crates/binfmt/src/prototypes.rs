@@ -1,4 +1,4 @@
-//! Prototypes of a module's functions, from its DWARF. A module that is built where no `vmlinux` is at hand
+//! Prototypes of a module's functions and constants of its enumerations, from its DWARF. A module that is built where no `vmlinux` is at hand
 //! has no BTF of its own.
 
 use crate::btf::{Pointee, Proto, Type};
@@ -39,6 +39,20 @@ pub fn exported_of(module: &ModuleImage) -> Prototypes {
     names.filter_map(|name| all.remove_entry(name)).collect()
 }
 
+/// The constants of an enumeration that a module uses, by its DWARF; empty where none is found.
+pub fn enumeration(module: &ModuleImage, name: &str) -> BTreeMap<String, u64> {
+    let Some(dwarf) = dwarf_of(module) else { return BTreeMap::new() };
+    let mut units = dwarf.units();
+    while let Ok(Some(header)) = units.next() {
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        match (Reader { dwarf: &dwarf, unit: &unit }).constants(name) {
+            Ok(found) if !found.is_empty() => return found,
+            _ => {}
+        }
+    }
+    BTreeMap::new()
+}
+
 struct Reader<'a> {
     dwarf: &'a Dwarf<Bytes>,
     unit: &'a Unit<Bytes>,
@@ -75,6 +89,26 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The constants of an enumeration.
+    fn constants(&self, name: &str) -> gimli::Result<BTreeMap<String, u64>> {
+        let mut found = BTreeMap::new();
+        let mut tree = self.unit.entries_tree(None)?;
+        let mut children = tree.root()?.children();
+        while let Some(node) = children.next()? {
+            let die = node.entry();
+            if die.tag() != gimli::DW_TAG_enumeration_type || self.name(die).as_deref() != Some(name) {
+                continue;
+            }
+            let mut inner = node.children();
+            while let Some(constant) = inner.next()? {
+                let value = constant.entry().attr_value(gimli::DW_AT_const_value)?;
+                let value = value.and_then(|value| value.udata_value());
+                found.extend(self.name(constant.entry()).zip(value));
+            }
+        }
+        Ok(found)
     }
 
     fn name(&self, die: &Die<'_>) -> Option<String> {
@@ -196,6 +230,8 @@ mod tests {
         8, 0x2e, 1, 0x03, 0x08, 0, 0, // function without
         9, 0x18, 0, 0, 0, // ...
         10, 0x0f, 0, 0, 0, // pointer to nothing
+        11, 0x04, 1, 0x03, 0x08, 0, 0, // enumeration: name
+        12, 0x28, 0, 0x03, 0x08, 0x1c, 0x0b, 0, 0, // constant: name, value
         0,
     ];
     const INT: u32 = 12;
@@ -252,6 +288,15 @@ mod tests {
         assert_eq!(found["probe"], Proto::new(params, false, int.clone()));
         assert_eq!(found["say"], Proto::new(vec![("n".to_owned(), int)], true, Type::Void));
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn enumerations_have_their_constants() {
+        let module =
+            module(&[(b"\x0bcolor\0\x0cRED\0\x02\0", 0), (b"\x0bbox\0\x0cFIRST\0\0\x0cLAST\0\x99\0", 0)]);
+        let found = Vec::from_iter(enumeration(&module, "box"));
+        assert_eq!(found, [("FIRST".to_owned(), 0), ("LAST".to_owned(), 0x99)]);
+        assert!(enumeration(&module, "shape").is_empty());
     }
 
     #[test]

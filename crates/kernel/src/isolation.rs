@@ -3,10 +3,13 @@
 //! classes. The types of one kernel and its modules resolve them.
 
 mod functions;
+mod messages;
 mod operations;
 mod received;
 mod resolve;
 mod transact;
+
+pub use messages::{Boxes, boxes, protocols};
 
 use guardrail_abi::{self as abi, Step};
 use guardrail_binfmt::KernelImage;
@@ -14,6 +17,7 @@ use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::btf::{Btf, Proto, Type};
 use guardrail_binfmt::prototypes::{self, Prototypes};
 use guardrail_knowledge::table::{self, Clause, Head, Kind, Row, TableError};
+use messages::Messages;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -67,6 +71,7 @@ pub struct Isolation<'a> {
     handed: BTreeMap<&'a str, Row<'a>>,
     returned: BTreeMap<&'a str, Row<'a>>,
     results: BTreeMap<&'a str, Row<'a>>,
+    messages: Messages<'a>,
     undos: BTreeMap<&'a str, Row<'a>>,
     /// What undoes calls in transactions.
     transact: BTreeMap<&'a str, Row<'a>>,
@@ -97,6 +102,8 @@ pub struct Types {
     pub prototypes: Prototypes,
     /// What modules export that it needs and that have no BTF but DWARF.
     pub needed: Prototypes,
+    /// The messages of an active driver's protocols, `PROTOCOL.MESSAGE`, with the numbers of their boxes.
+    pub messages: Boxes,
 }
 
 impl From<Vec<Arc<Btf>>> for Types {
@@ -142,7 +149,7 @@ impl<'a> Isolation<'a> {
 
     /// Reads tables of rights with their names, in place of those of this program.
     pub fn new(rights: &[(&str, &'a str)], types: impl Into<Types>) -> Result<Isolation<'a>, TableError> {
-        let Types { btf, prototypes, needed } = types.into();
+        let Types { btf, prototypes, needed, messages } = types.into();
         let mut isolation = Isolation {
             functions: BTreeMap::new(),
             entries: BTreeMap::new(),
@@ -150,6 +157,7 @@ impl<'a> Isolation<'a> {
             handed: BTreeMap::new(),
             returned: BTreeMap::new(),
             results: BTreeMap::new(),
+            messages: Messages::new(messages),
             undos: BTreeMap::new(),
             transact: BTreeMap::new(),
             passing: BTreeSet::new(),
@@ -198,6 +206,8 @@ impl<'a> Isolation<'a> {
                 Head::Handed => &mut self.handed,
                 Head::Returned => &mut self.returned,
                 Head::Result => &mut self.results,
+                Head::Received => &mut self.messages.received,
+                Head::Emitted => &mut self.messages.emitted,
                 Head::Undo => {
                     let undo = row.effects.iter().filter(|effect| effect.verb() == "undo");
                     self.inverses
@@ -470,11 +480,8 @@ pub fn types(kernel: &KernelImage, driver: &ModuleImage, needed: &[ModuleImage])
     let typed: Vec<Arc<Btf>> = needed.iter().filter_map(of).collect();
     let bare = needed.iter().filter(|module| of(module).is_none());
     let needed = bare.flat_map(prototypes::exported_of).collect();
-    Types {
-        btf: own.into_iter().chain(typed).chain([Arc::clone(kernel.btf())]).collect(),
-        prototypes,
-        needed,
-    }
+    let btf = own.into_iter().chain(typed).chain([Arc::clone(kernel.btf())]).collect();
+    Types { btf, prototypes, needed, messages: messages::boxes(driver) }
 }
 
 /// What a call of one of the driver's functions does.

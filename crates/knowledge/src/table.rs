@@ -84,6 +84,10 @@ pub enum Head {
     /// Types of results of the driver's functions by their names in source, or members `STRUCT.MEMBER` that hold such
     /// functions, with what they return where they cannot be called.
     Result,
+    /// Messages that an active driver receives, `PROTOCOL.MESSAGE`, with their payloads as parameters.
+    Received,
+    /// Messages that it emits.
+    Emitted,
     /// Functions of the kernel that register something or undo that, in addition to their own rows.
     Undo,
     /// A structure, with those of its fields that the driver may write in place of parameters.
@@ -93,13 +97,15 @@ pub enum Head {
 }
 
 /// The words that begin a row about something other than functions of the kernel.
-const HEADS: [(&str, Head); 9] = [
+const HEADS: [(&str, Head); 11] = [
     ("entry ", Head::Entry),
     ("argument ", Head::Argument),
     ("handed ", Head::Handed),
     ("returned ", Head::Returned),
     ("passing ", Head::Passing),
     ("result ", Head::Result),
+    ("received ", Head::Received),
+    ("emitted ", Head::Emitted),
     ("undo ", Head::Undo),
     ("type ", Head::Type),
     ("states ", Head::States),
@@ -212,6 +218,10 @@ fn row(kind: Kind, line: usize, text: &str) -> Result<Row<'_>, String> {
     }
     if head == Head::Entry && !names.iter().all(|name| name.contains('.')) {
         return Err("an entry is a member: STRUCT.MEMBER".to_owned());
+    }
+    let message = matches!(head, Head::Received | Head::Emitted);
+    if message && !names.iter().all(|name| name.contains('.')) {
+        return Err("a message has a protocol: PROTOCOL.MESSAGE".to_owned());
     }
     if params.contains(&"result") {
         return Err("no parameter is called 'result', which means what the function returns".to_owned());

@@ -9,6 +9,8 @@ use guardrail_knowledge::table::{Clause, Row};
 /// The runtime's functions that lend memory, and take it back.
 const LEND: &str = "lend";
 const LENT: &str = "lend_end";
+/// The function that lends memory until an active driver sends its next message, or waits for one.
+const LEND_UNTIL_ANSWER: &str = "active_lend";
 /// The runtime's function that disowns memory of one of several kinds.
 const DISOWN: &str = "disown";
 /// The runtime's function that wants memory to be owned.
@@ -31,6 +33,8 @@ struct Resolver<'a> {
     structure: Option<&'a str>,
     /// Whether a function of the driver is called, and not one of the kernel.
     entry: bool,
+    /// Whether the row is about a message. All effects of such a row are performed in their order, at one time.
+    message: bool,
     /// Arguments narrower than a register, with their bytes.
     narrow: Vec<(u8, u8)>,
     /// Arguments that are functions, each with the number of their type.
@@ -190,6 +194,7 @@ impl<'a> Resolver<'a> {
             places,
             structure: None,
             entry: false,
+            message: false,
             narrow: Vec::new(),
             functions: Vec::new(),
             annotation: Annotation::default(),
@@ -213,6 +218,10 @@ impl<'a> Resolver<'a> {
         // An operand that the row leaves out is 0 for the runtime's function.
         let optional = |index| effect.word(index).map_or(Some(Value::Const(0)), |text| self.value(text));
         let action = match effect.verb() {
+            "received" | "emitted" => return self.messages(effect),
+            "lend" if self.message => {
+                Action::Custom { name: LEND_UNTIL_ANSWER.to_owned(), pointer: value(1)?, size: value(2)? }
+            }
             "lend" => return self.lend(effect),
             "alloc" => return self.alloc(effect),
             // The runtime knows pages by their functions.
@@ -314,9 +323,27 @@ impl<'a> Resolver<'a> {
             "irrevocable" => effect.when.is_some(),
             _ => false,
         };
-        let late = effect.after.unwrap_or(late) && !matches!(action, Action::Instead { .. });
+        let late = effect.after.unwrap_or(late) && !matches!(action, Action::Instead { .. }) && !self.message;
         let steps = if late { &mut self.annotation.after } else { &mut self.annotation.before };
         steps.push(Step { when, action });
+        Some(())
+    }
+
+    /// What the message does that a call carries, after the call where the driver receives it. The effect names what holds the
+    /// payloads then, which are the parameters of rows about messages.
+    fn messages(&mut self, effect: &Clause<'_>) -> Option<()> {
+        let places: Option<Vec<u8>> = effect.words[1..].iter().map(|word| self.arg(word)).collect();
+        let (places, received) = (places?, effect.verb() == "received");
+        for (row, comparison) in self.isolation.messages.of(received) {
+            let places = row.params.iter().copied().zip(places.iter().copied()).collect();
+            let mut resolver = Resolver::new(self.isolation, places);
+            resolver.message = true;
+            let (annotation, left_out) = resolver.resolve(row);
+            let steps = if received { &mut self.annotation.after } else { &mut self.annotation.before };
+            steps.push(comparison.into());
+            steps.extend(annotation.before);
+            self.left_out.extend(left_out);
+        }
         Some(())
     }
 

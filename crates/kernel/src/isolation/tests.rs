@@ -282,7 +282,11 @@ fn exports_of_needed_modules_without_types_count_as_the_kernels() {
         let one = |name: &&str| ((*name).to_owned(), proto.clone());
         let needed = needed.iter().map(one).collect();
         let prototypes = Prototypes::from([one(&"main")]);
-        Isolation::new(&[("test", text)], Types { btf: vec![types()], prototypes, needed }).unwrap()
+        Isolation::new(
+            &[("test", text)],
+            Types { btf: vec![types()], prototypes, needed, ..Types::default() },
+        )
+        .unwrap()
     };
     // What the driver alone declares brings nothing.
     assert_eq!(of(&[]).entry("main", &[]).annotation, Annotation::default());
@@ -297,4 +301,27 @@ fn exports_of_needed_modules_without_types_count_as_the_kernels() {
     };
     assert_eq!((*function, *function != 0), (entry.function, true));
     assert_eq!(isolation.shape("start").map(|shape| shape.stack_words), Some(0));
+}
+
+#[test]
+fn a_message_has_the_effects_of_its_row() {
+    let text = "wait (a, boxes, pointer, number): received pointer number
+send (a, box, pointer): emitted pointer box a
+received disk.issue, disk.flush (command, bytes): grant_ref command ; lend [command+8] bytes
+received other.thing (p): grant_ref p";
+    let boxes = [("disk.issue".to_owned(), 4), ("disk.flush".to_owned(), 9)].into();
+    let types = Types { btf: vec![types()], messages: boxes, ..Types::default() };
+    let isolation = Isolation::new(&[("test", text)], types).unwrap();
+    let annotation = isolation.function("wait").unwrap();
+    let custom = |name: &str, pointer, size| Action::Custom { name: name.to_owned(), pointer, size };
+    let data = Value::Load(Box::new(Value::Add(Box::new(Value::Arg(2)), Box::new(Value::Const(8)))), 0, 8);
+    let expected = [
+        custom("active_received", Value::Const(0), Value::Const(0x50a)),
+        custom("grant_ref", Value::Arg(2), Value::Const(0)),
+        custom("active_lend", data, Value::Arg(3)),
+    ];
+    assert_eq!(annotation.after, expected.map(Step::from));
+    assert!(annotation.before.is_empty());
+    // No row is about a message that the driver emits.
+    assert!(isolation.function("send").unwrap().is_empty());
 }

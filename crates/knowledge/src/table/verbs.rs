@@ -152,6 +152,8 @@ const RIGHTS: &[Verb] = &[
     optional("undone", &[Name, ValueOrAny, ValueOrAny, ValueOrAny, ValueOrAny], 3),
     verb("fail", &[Integer], &[]),
     verb("raw", &[Param], &[]),
+    verb("received", &[Param, Param], &[]),
+    verb("emitted", &[Param, Param, Param], &[]),
 ];
 
 const TRANSACT: &[Verb] = &[
