@@ -213,9 +213,18 @@ static void audio_emitted(struct active *a, unsigned int box, struct active_mess
 	}
 }
 
+/* The driver has ended. */
+static void audio_refused(struct active *a, struct active_message *m, void *data)
+{
+	struct sound_stream *s = data;
+
+	active_answer(&s->request, -ENODEV);
+}
+
 static const struct active_role audio_role = {
 	.protocol = ACTIVE_AUDIO,
 	.emitted = audio_emitted,
+	.refused = audio_refused,
 };
 
 /* The card's PCM device of a number, made by the first of its streams. */

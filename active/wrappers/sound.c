@@ -11,6 +11,13 @@
 
 #include "sound_internal.h"
 
+/* knowledge/active/rights.txt has these numbers, and runtime/classes/active.c the size and place of a stream's. */
+static_assert(offsetof(struct active_card, dev) == 8 && sizeof(struct active_card) == 144);
+static_assert(offsetof(struct active_card, streams) == 112 && offsetof(struct active_card, stream_count) == 120);
+static_assert(offsetof(struct active_card, controls) == 128 && offsetof(struct active_card, control_count) == 136);
+static_assert(offsetof(struct active_stream, main) == 0 && sizeof(struct active_stream) == 64);
+static_assert(sizeof(struct active_control) == 32);
+
 /**
  * struct sound_role - The kernel's part in protocol `mixer` of a domain.
  * @domain: The domain of the card.

@@ -11,6 +11,8 @@
 
 #include "base/symbols.h"
 #include "border/custom.h"
+#include "border/target.h"
+#include "domain/code.h"
 #include "domain/counts.h"
 #include "domain/entry.h"
 #include "domain/locks.h"
@@ -334,5 +336,28 @@ GUARDRAIL_CUSTOM(active_packet)
 		guardrail_refuse_object(action, call, (unsigned long)skb, GUARDRAIL_TYPE_SKB, GUARDRAIL_ANY_STATE);
 	else
 		guardrail_refuse(action, call, "message of another at", (unsigned long)skb, "no packet that has the message", "a packet with it");
+	return 0;
+}
+
+/**
+ * struct stream - The same for struct active_stream, as far as it is of use here.
+ * @main: The main function of the stream's domain.
+ * @rest: The rest.
+ */
+struct stream {
+	unsigned long main, rest[7];
+};
+
+/* The driver names the main functions of domains for the streams of a card. A row has looked at the first. */
+GUARDRAIL_CUSTOM(active_streams)
+{
+	const struct stream *streams = (const struct stream *)object_of(action, call);
+	unsigned long i, count = size_of(action, call), first, main;
+
+	if (!streams || get_kernel_nofault(first, &streams->main))
+		return 0;
+	for (i = 1; i < count; i++)
+		if (!get_kernel_nofault(main, &streams[i].main))
+			guardrail_require_call(action, call, "stream with a function at", main, guardrail_type_at(first));
 	return 0;
 }
