@@ -10,6 +10,9 @@ static_assert(offsetof(struct active, priv) == 8);
 static_assert(offsetof(struct active_message, pointer) == 16 && offsetof(struct active_message, number) == 24);
 static_assert(offsetof(struct active_pci_driver, main) == 16 && offsetof(struct active_pci_driver, attach) == 40);
 static_assert(offsetof(struct active_pci_driver, detach) == 64 && offsetof(struct active_pci_driver, driver) == 80);
+static_assert(offsetof(struct active_role, emitted) == 8 && offsetof(struct active_role, refused) == 16);
+static_assert(sizeof(struct active_role) == 24 && sizeof(struct active_message) == 32);
+static_assert(offsetof(struct active_request, done) == 32 && sizeof(struct active_request) == 48 + sizeof(struct completion));
 
 static int __init active_init(void)
 {

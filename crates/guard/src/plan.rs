@@ -7,6 +7,7 @@ use crate::{DESCRIPTION, RUNTIME, learn, machine};
 use guardrail_binfmt::ModuleImage;
 use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, files, zoo};
+use guardrail_kernel::isolation;
 use guardrail_rewrite::{FIELD, RewriteError};
 use guardrail_vm::Cache;
 use guardrail_vm::admission;
@@ -41,8 +42,8 @@ pub struct GuardPlan {
 
 /// The core of active drivers.
 const ACTIVE: &str = "guardrail_active";
-/// Wrappers whose drivers can be guarded.
-const WRAPPERS: [&str; 1] = ["active_net"];
+/// The wrapper whose drivers' rights are not described.
+const UNKNOWN: &str = "active_ata";
 
 /// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
 pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError> {
@@ -108,20 +109,21 @@ fn stock(driver: &str, transacts: bool) -> Result<(), HostError> {
     active(driver, &image, transacts)
 }
 
-/// Refuses what is not guarded of active drivers: all but the drivers of some classes.
+/// Refuses what is not guarded of active drivers: the core, wrappers, a class, and drivers whose messages are not known.
 fn active(driver: &str, image: &ModuleImage, transacts: bool) -> Result<(), HostError> {
-    let needs = |wanted: &[&str]| image.depends().any(|name| wanted.contains(&name));
     let why = match () {
-        () if image.name() == ACTIVE => {
-            "it is the core of active drivers, which guarded ones stand on".to_owned()
+        () if image.name() == ACTIVE => "it is the core of active drivers, which guarded ones stand on",
+        () if !image.depends().any(|name| name == ACTIVE) => return Ok(()),
+        () if isolation::protocols(image).is_empty() => {
+            "it is no driver but a wrapper, which guarded active drivers stand on"
         }
-        () if !needs(&[ACTIVE]) => return Ok(()),
-        () if !needs(&WRAPPERS) => format!(
-            "of active drivers only those that use {} are; the rights of other classes, and of wrappers, are not described. \
-             Verify it instead, or guard the ordinary driver of the device",
-            WRAPPERS.join(" or ")
-        ),
-        () if transacts => "entries of active drivers are no transactions".to_owned(),
+        () if image.depends().any(|name| name == UNKNOWN) => {
+            "the rights of active drivers of disks are not described. Verify it instead, or guard the ordinary driver of the device"
+        }
+        () if isolation::boxes(image).is_empty() => {
+            "it has no debug information, which gives the numbers of its messages"
+        }
+        () if transacts => "entries of active drivers are no transactions",
         () => return Ok(()),
     };
     Err(HostError::Usage(format!("{driver} cannot be guarded: {why}")))

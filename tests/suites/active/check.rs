@@ -70,20 +70,20 @@ pub fn with_patches(folder: &Path, patches: &[&str]) -> Result<PathBuf, Failed> 
     let script = kbuild::folder("scripts", "kbuild", "GUARDRAIL_SCRIPTS")?.join("kbuild");
     let (tree, modules) = (folder.join("tree"), folder.join("active"));
     copy(&sources, &files(&sources)?, &modules)?;
-    for name in patches {
-        let patch = std::fs::File::open(root().join("tests/fixtures/active").join(name))?;
-        let ran = Command::new("patch")
-            .args(["-p1", "-s", "-F2", "-d"])
-            .arg(&modules)
-            .stdin(Stdio::from(patch))
-            .output()?;
-        ensure(ran.status.success(), || {
-            format!("{name} does not apply: {}", String::from_utf8_lossy(&ran.stdout))
-        })?;
-    }
+    patches.iter().try_for_each(|name| apply(name, &modules))?;
     let rest: [&OsStr; 2] = [tree.as_os_str(), modules.as_os_str()];
     kbuild::run(&packages, &kernels::find(&packages, "6.1")?, &script, &["--name", "active"], &rest)?;
     Ok(modules)
+}
+
+/// Applies a patch of `fixtures/active` to a copy of the folder `active`.
+pub fn apply(name: &str, to: &Path) -> Result<(), Failed> {
+    let patch = std::fs::File::open(root().join("tests/fixtures/active").join(name))?;
+    let ran =
+        Command::new("patch").args(["-p1", "-s", "-F2", "-d"]).arg(to).stdin(Stdio::from(patch)).output()?;
+    ensure(ran.status.success(), || {
+        format!("{name} does not apply: {}", String::from_utf8_lossy(&ran.stdout))
+    })
 }
 
 fn listed(report: &Value) -> String {

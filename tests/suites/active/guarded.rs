@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// A fault that a patch of `fixtures/active/guarded` puts into the driver.
 pub struct Fault {
+    /// The driver's module.
+    pub driver: &'static str,
     patch: &'static str,
     /// What the driver does then.
     pub does: &'static str,
@@ -22,8 +24,9 @@ pub struct Fault {
 }
 
 /// All of them.
-pub const FAULTS: [Fault; 3] = [
+pub const FAULTS: [Fault; 4] = [
     Fault {
+        driver: "active_8139cp",
         patch: "store",
         does: "writes what is the core's",
         what: "write of 8 bytes at",
@@ -31,6 +34,7 @@ pub const FAULTS: [Fault; 3] = [
         ends: true,
     },
     Fault {
+        driver: "active_8139cp",
         patch: "twice",
         does: "gives a packet back twice",
         what: "active_emit, argument 3: use of",
@@ -38,18 +42,27 @@ pub const FAULTS: [Fault; 3] = [
         ends: true,
     },
     Fault {
+        driver: "active_8139cp",
         patch: "await",
         does: "waits in its top half",
         what: "active_await, argument 1: wait for a message of",
         function: "rtl_interrupt",
         ends: false,
     },
+    Fault {
+        driver: "active_es1370",
+        patch: "es1370-store",
+        does: "writes what a message does not lend",
+        what: "write of 8 bytes at",
+        function: "es1370_opened",
+        ends: true,
+    },
 ];
 
-/// `guard` refuses the core, wrappers, and drivers of classes whose rights are not described.
+/// `guard` refuses the core, wrappers, and drivers of a class whose rights are not described.
 pub fn are_refused() -> Result<(), Failed> {
     let modules = built(&Packages::new(&Cache::open()?), "6.1")?;
-    for name in ["active_ahci", "active_es1370", "active_net", "guardrail_active"] {
+    for name in ["active_ahci", "active_net", "active_ata", "active_sound", "guardrail_active"] {
         let module = modules.join(format!("{name}.ko"));
         let module = module.to_str().ok_or("the folder has a name of text")?;
         let refused = guardrail(&["guard", module, "--kernel", "6.1", "-o", "/nonexistent/guarded"]);
@@ -60,12 +73,17 @@ pub fn are_refused() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Guards the driver of a folder of modules.
-fn guard(driver: &Driver, kernel: &str, modules: &Path, out: &Path) -> Result<(), Failed> {
-    let (module, out) = (modules.join(format!("{}.ko", driver.module)), out.to_str());
-    let module = module.to_str().ok_or("the folder has a name of text")?;
-    let guarded = guardrail(&["guard", module, "--kernel", kernel, "-o", out.ok_or("so has this")?]);
+/// Guards a driver, the file of a module.
+pub fn guard(module: &str, kernel: &str, out: &Path) -> Result<(), Failed> {
+    let out = out.to_str().ok_or("the folder has a name of text")?;
+    let guarded = guardrail(&["guard", module, "--kernel", kernel, "-o", out]);
     ensure(guarded.status == 0, || guarded.said())
+}
+
+/// Whether the kernel complains.
+pub fn harmed(ran: &Ran) -> bool {
+    let harm = ["BUG:", "WARNING:", "Oops", "general protection"];
+    ran.console.lines().any(|line| harm.iter().any(|word| line.contains(word)))
 }
 
 /// Runs a workload with the driver guarded, under the policy that ends calls.
@@ -77,7 +95,8 @@ fn run(
     more: &[(&str, &str)],
 ) -> Result<Ran, Failed> {
     let guarded = tempfile::tempdir()?;
-    guard(driver, kernel, modules, guarded.path())?;
+    let module = modules.join(format!("{}.ko", driver.module));
+    guard(module.to_str().ok_or("the folder has a name of text")?, kernel, guarded.path())?;
     let variables = [
         ("STOCK", driver.stock),
         ("WRAPPER", driver.wrapper),
@@ -105,8 +124,7 @@ pub fn is_stopped(driver: &Driver, fault: &Fault) -> Result<(), Failed> {
     let modules = check::with_patches(folder.path(), &[&format!("guarded/{}.patch", fault.patch)])?;
     let ends = if fault.ends { "yes" } else { "" };
     let more = [("WHAT", fault.what), ("FUNCTION", fault.function), ("ENDS", ends)];
-    let ran = run(driver, "6.1", &modules, "stopped", &more)?;
-    let harm = ["BUG:", "WARNING:", "Oops", "general protection"];
-    let harmed = ran.console.lines().any(|line| harm.iter().any(|word| line.contains(word)));
-    ensure(ran.outcome == Outcome::Completed && !harmed, || format!("{}\n{}", ran.outcome, ran.console))
+    let workload = format!("stopped-{}", driver.workload);
+    let ran = run(driver, "6.1", &modules, &workload, &more)?;
+    ensure(ran.outcome == Outcome::Completed && !harmed(&ran), || format!("{}\n{}", ran.outcome, ran.console))
 }
