@@ -45,6 +45,7 @@ pub fn analyze(file: &Path, tool_list: Option<&str>, host: &Host) -> Result<Anal
         mode: "permissive".to_owned(),
         run: analyzed.complete(run),
         findings: analyzed.findings,
+        ..Report::default()
     };
     let cut = match trace.ending() {
         Some(ending @ Ending::Truncated { .. }) => Some(ending.to_string()),

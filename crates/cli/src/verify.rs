@@ -130,6 +130,7 @@ fn print(args: &VerifyArgs, release: &str, all: &[Verified]) -> Result<(), CliEr
         mode: "permissive".to_owned(),
         run: Run { outcome: "completed".to_owned(), notes, ..Run::default() },
         findings: all.iter().flat_map(|one| one.findings.iter().cloned()).collect(),
+        ..Report::default()
     };
     output::report(&report, args.format)?;
     if args.format != Format::Text {

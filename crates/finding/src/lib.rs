@@ -15,6 +15,6 @@ pub mod kinds;
 mod model;
 
 pub use model::{
-    AccessInfo, CallStack, Confirmation, ContextInfo, Finding, Frame, HeldLock, Location, ObjectInfo,
-    OriginInfo, OtherAccess, Related, Severity,
+    AccessInfo, BaselineState, CallStack, Confirmation, ContextInfo, Finding, Frame, HeldLock, Location,
+    ObjectInfo, OriginInfo, OtherAccess, Related, Severity, Suppressed,
 };

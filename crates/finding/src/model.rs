@@ -90,6 +90,12 @@ pub struct Finding {
     /// The shadow state of the bytes around the access, as lines of text.
     #[serde(default)]
     pub shadow: Vec<String>,
+    /// Whether an earlier run had it; absent where none was compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineState>,
+    /// The suppression that accepts it; absent where none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suppressed: Option<Suppressed>,
     /// Index of the event in the run's log.
     #[serde(default)]
     pub event: u64,
@@ -100,6 +106,37 @@ pub struct Finding {
 
 fn one() -> u64 {
     1
+}
+
+/// Whether an earlier run had a finding. The words are those of SARIF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BaselineState {
+    /// The earlier run does not have it.
+    New,
+    /// Both have it.
+    Unchanged,
+}
+
+impl BaselineState {
+    /// The word for the state in all formats.
+    pub fn word(self) -> &'static str {
+        match self {
+            BaselineState::New => "new",
+            BaselineState::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// Why a finding is accepted: a row of a suppression file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suppressed {
+    /// The file of the suppression, as the user named it.
+    pub file: String,
+    /// The line at which it begins, from 1.
+    pub line: u32,
+    /// The reason in the words of its author.
+    pub reason: String,
 }
 
 /// The result of an attempt to make a race happen: one access is held until the other arrives.

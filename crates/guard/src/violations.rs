@@ -46,6 +46,7 @@ pub fn report(driver: &str, kernel: &str, outcome: &str, findings: Vec<Finding>)
         mode: "permissive".to_owned(),
         run: Run { outcome: outcome.to_owned(), ..Run::default() },
         findings,
+        ..Report::default()
     }
 }
 

@@ -56,6 +56,7 @@ impl NamedResults {
             mode: "permissive".to_owned(),
             run: report::Run { workload: Some(prepared.workload.name.clone()), ..run },
             findings,
+            ..report::Report::default()
         };
         NamedResults { report, clients }
     }

@@ -1,6 +1,7 @@
 //! The format of a report: the schema `guardrail/1` as Rust types. Reading accepts reports without
 //! optional fields. Writing always gives every field that scripts rely on.
 
+use crate::marks::{Comparison, Suppressions};
 use guardrail_finding::Finding;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,12 @@ pub struct Report {
     pub run: Run,
     /// Findings, in the order of their first occurrence.
     pub findings: Vec<Finding>,
+    /// What changed since a baseline or an earlier report; absent where nothing was compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+    /// What suppression files did; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suppressions: Option<Suppressions>,
 }
 
 /// Outcome and statistics of a run.

@@ -1,5 +1,6 @@
 //! The report as SARIF 2.1.0, for code-scanning tools.
 
+use crate::marks::{Idle, KnownFinding};
 use crate::model::Report;
 use guardrail_finding::kinds;
 use guardrail_finding::{Finding, Frame, Location};
@@ -16,11 +17,14 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn log(report: &Report) -> Value {
-    let used: BTreeSet<&str> = report.findings.iter().map(|finding| finding.kind.as_str()).collect();
+    let gone = report.comparison.as_ref().map_or(&[][..], |comparison| &comparison.gone);
+    let used = report.findings.iter().map(|finding| finding.kind.as_str());
+    let used: BTreeSet<&str> = used.chain(gone.iter().map(|finding| finding.kind.as_str())).collect();
     let names: Vec<&str> = used.into_iter().collect();
     let rules: Vec<Value> = names.iter().map(|name| rule(name)).collect();
-    let results: Vec<Value> = report.findings.iter().map(|finding| result(finding, &names)).collect();
-    json!({
+    let found = report.findings.iter().map(|finding| result(finding, &names));
+    let results: Vec<Value> = found.chain(gone.iter().map(|finding| absent(finding, &names))).collect();
+    let mut log = json!({
         "$schema": SCHEMA_URI,
         "version": "2.1.0",
         "runs": [{
@@ -39,6 +43,41 @@ fn log(report: &Report) -> Value {
             "columnKind": "utf16CodeUnits",
             "results": results,
         }],
+    });
+    if let Some(did) = &report.suppressions {
+        let unused = did.unused.iter().map(|one| notification(one, "the suppression accepts no finding"));
+        let expired = did.expired.iter().map(|one| notification(one, "the suppression has expired"));
+        let all: Vec<Value> = unused.chain(expired).collect();
+        log["runs"][0]["invocations"][0]["toolConfigurationNotifications"] = all.into();
+    }
+    log
+}
+
+/// A suppression that does nothing.
+fn notification(idle: &Idle, why: &str) -> Value {
+    json!({
+        "level": "warning",
+        "message": { "text": format!("{why}: {}", idle.what) },
+        "locations": [{ "physicalLocation": {
+            "artifactLocation": { "uri": uri(&idle.file) },
+            "region": { "startLine": idle.line.max(1) },
+        }}],
+    })
+}
+
+/// A finding of the earlier run that is gone. Its kind `pass` keeps readers that do not know about baselines
+/// from counting it.
+fn absent(finding: &KnownFinding, names: &[&str]) -> Value {
+    json!({
+        "ruleId": finding.kind,
+        "ruleIndex": names.iter().position(|name| *name == finding.kind),
+        "kind": "pass",
+        "level": "none",
+        "baselineState": "absent",
+        "message": { "text": "an earlier run had this finding, and this run does not" },
+        "locations": [location(None, &finding.function, Some(&finding.module), 0)],
+        "partialFingerprints": { "guardrail/1": finding.id },
+        "properties": { "checker": finding.checker },
     })
 }
 
@@ -70,6 +109,18 @@ fn result(finding: &Finding, names: &[&str]) -> Value {
             "access": finding.access, "origin": finding.origin, "triage": finding.triage, "notes": finding.notes,
         },
     });
+    if let Some(state) = finding.baseline {
+        result["baselineState"] = state.word().into();
+    }
+    if let Some(by) = &finding.suppressed {
+        result["suppressions"] = json!([{
+            "kind": "external", "status": "accepted", "justification": by.reason,
+            "location": { "physicalLocation": {
+                "artifactLocation": { "uri": uri(&by.file) },
+                "region": { "startLine": by.line.max(1) },
+            }},
+        }]);
+    }
     if let Some(other) = &finding.other {
         let first = other.stack.first().cloned().unwrap_or_default();
         let mut related =

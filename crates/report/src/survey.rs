@@ -228,11 +228,21 @@ impl Summary {
         if !self.missing.is_empty() {
             text += &format!(", {} not run yet", self.missing.len());
         }
-        text + &match self.findings.len() {
+        text += &match self.findings.len() {
             0 => "; no findings".to_owned(),
             1 => "; 1 distinct finding".to_owned(),
             n => format!("; {n} distinct findings"),
+        };
+        match self.suppressed() {
+            0 => text,
+            n => format!("{text}; {n} suppressed in all runs"),
         }
+    }
+
+    /// Number of suppressed findings, each counted in every run that has it.
+    pub fn suppressed(&self) -> u64 {
+        let reports = self.cells.iter().filter_map(|cell| cell.report.as_ref());
+        reports.filter_map(|report| report.suppressions.as_ref()).map(|did| did.suppressed).sum()
     }
 
     /// Writes the summary as text.

@@ -1,20 +1,26 @@
 //! The report as text, in the style of KASAN.
 
+mod known;
+
+pub use known::comparison;
+
 use crate::model::{Report, Run};
 use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
 use std::io::{self, Write};
 
 const RULE: &str = "==================================================================";
 
-/// Writes every finding, the outcome of a run that did not complete, and the summary line.
+/// Writes every finding that is not known or suppressed, what is known, the outcome of a run that did not complete, and the summary line.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    for finding in &report.findings {
+    let shown: Vec<&Finding> = report.findings.iter().filter(|one| known::is_shown(report, one)).collect();
+    for finding in &shown {
         writeln!(out, "{RULE}")?;
         self::finding(finding, out)?;
     }
-    if !report.findings.is_empty() {
+    if !shown.is_empty() {
         writeln!(out, "{RULE}")?;
     }
+    known::write(report, out)?;
     if !matches!(report.run.outcome.as_str(), "completed" | "running") {
         writeln!(out, "Outcome: {}", report.run.outcome)?;
         for line in report.run.detail.iter().flat_map(|text| text.lines()) {
@@ -46,7 +52,7 @@ fn summary(report: &Report) -> String {
         0 => "no findings".to_owned(),
         1 => "1 finding".to_owned(),
         n => format!("{n} findings"),
-    };
+    } + &known::counts(report);
     if events == 0 && wall_seconds == 0.0 {
         // Clients inside QEMU leave no log.
         let time = match report.run.guest_seconds {
@@ -233,7 +239,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// Replaces control characters. Names and panic texts come from the guest, and could steer a terminal.
-pub(crate) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
 }
 

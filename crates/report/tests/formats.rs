@@ -1,6 +1,8 @@
 //! Tests every format of one report against snapshots, and the JSON against its schema.
 
 use guardrail_finding::*;
+use guardrail_report::marks::Source;
+use guardrail_report::suppress::{Date, Rules};
 use guardrail_report::*;
 use serde_json::Value;
 
@@ -155,6 +157,7 @@ fn sample() -> Report {
             ..Run::default()
         },
         findings: vec![use_after_free(), undefined(), race()],
+        ..Report::default()
     }
 }
 
@@ -188,6 +191,52 @@ fn sarif() {
     insta::assert_snapshot!(without_version(print(sarif::write, &sample())));
 }
 
+/// A report with a known, a new and a suppressed finding, and one that is gone.
+fn marked(source: Source) -> Report {
+    let mut rules = Rules::default();
+    let rows = "[[suppress]]\nkind = \"data-race\"\nreason = \"a counter\"\n\
+                [[suppress]]\nfunction = \"no_such\"\nreason = \"idle\"\n\
+                [[suppress]]\nkind = \"leak\"\nreason = \"old\"\nexpires = 2026-01-01\n";
+    rules.add("accepted.toml", rows).unwrap();
+    let mut report = Report { tools: vec!["dmcheck".into()], ..sample() };
+    report.run = Run { outcome: "completed".into(), ..report.run };
+    let gone =
+        |id: &str, checker: &str| Finding { id: id.into(), checker: checker.into(), ..use_after_free() };
+    let findings = vec![use_after_free(), gone("0c0c", "dmcheck"), gone("0d0d", "lockcheck")];
+    let earlier = Report { kernel: "6.1.0-50-amd64".into(), findings, ..report.clone() };
+    rules.apply(&mut report, Date::new(2026, 6, 1).unwrap());
+    compare::mark(&mut report, &list::FindingList::of(&earlier), "base.json", source);
+    report
+}
+
+#[test]
+fn text_with_known_findings() {
+    insta::assert_snapshot!(print(text::write, &marked(Source::Baseline)));
+    let text = print(text::write, &marked(Source::Report));
+    assert!(text.contains("use-after-free in uaf_timer+0x45"), "an earlier report hides nothing: {text}");
+    assert!(
+        text.contains("Against base.json: 1 new, 1 gone, 1 the same, 1 unknown\n  new: 77aa01"),
+        "{text}"
+    );
+}
+
+#[test]
+fn sarif_has_states_and_suppressions() {
+    let log: Value = serde_json::from_str(&print(sarif::write, &marked(Source::Baseline))).unwrap();
+    let run = &log["runs"][0];
+    let results = run["results"].as_array().unwrap();
+    let states: Vec<&Value> = results.iter().map(|result| &result["baselineState"]).collect();
+    assert_eq!(states, ["unchanged", "new", "new", "absent"]);
+    assert_eq!(results[2]["suppressions"][0]["justification"], "a counter");
+    assert_eq!((&results[3]["kind"], &results[3]["level"]), (&"pass".into(), &"none".into()));
+    let notes = run["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
+    let texts: Vec<&Value> = notes.iter().map(|note| &note["message"]["text"]).collect();
+    assert_eq!(
+        texts,
+        ["the suppression accepts no finding: function no_such", "the suppression has expired: kind leak"]
+    );
+}
+
 /// Replaces Guardrail's version, so that the snapshot does not change with it.
 fn without_version(text: String) -> String {
     text.replace(env!("CARGO_PKG_VERSION"), "VERSION")
@@ -200,6 +249,7 @@ fn json_satisfies_its_schema() {
     let valid = |report: &Value| check(&schema, &schema, report, "$");
     let mut report = serde_json::to_value(sample()).unwrap();
     valid(&report).unwrap();
+    valid(&serde_json::to_value(marked(Source::Baseline)).unwrap()).unwrap();
     valid(&serde_json::to_value(Report { findings: vec![], ..sample() }).unwrap()).unwrap();
     report["findings"][0]["severity"] = "grave".into();
     assert!(valid(&report).unwrap_err().contains("$.findings[0].severity"));

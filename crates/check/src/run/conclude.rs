@@ -70,6 +70,7 @@ impl<'a> Ended<'a> {
             mode: plan.mode.word().to_owned(),
             run: analyzed.complete(run),
             findings: analyzed.findings,
+            ..Report::default()
         };
         Ok(Concluded { report, plan, host, prepared, folder, on_finding, finished, cut: analyzed.cut })
     }
