@@ -186,7 +186,8 @@ fn a_reader_that_has_gone_is_no_error() {
 
 #[test]
 fn help() {
-    for command in ["", "check", "debug", "analyze", "view", "list", "doctor", "guard", "inject", "protocol"]
+    for command in
+        ["", "check", "debug", "analyze", "diff", "view", "list", "doctor", "guard", "inject", "protocol"]
     {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
         let output = guardrail(&args);
@@ -194,6 +195,123 @@ fn help() {
         let name = if command.is_empty() { "guardrail" } else { command };
         insta::assert_snapshot!(format!("help-{name}"), String::from_utf8(output.stdout).unwrap());
     }
+}
+
+/// A report with a leak of each fingerprint.
+fn report(driver: &str, ids: &[&str]) -> String {
+    let finding = |id: &&str| {
+        serde_json::json!({
+            "id": id, "checker": "dmcheck", "kind": "leak", "severity": "error", "message": "lost",
+            "module": driver, "function": "probe",
+        })
+    };
+    let findings: Vec<serde_json::Value> = ids.iter().map(finding).collect();
+    serde_json::json!({
+        "schema": "guardrail/1", "driver": driver, "kernel": "6.1", "tools": ["dmcheck"], "mode": "permissive",
+        "run": { "outcome": "completed" }, "findings": findings,
+    })
+    .to_string()
+}
+
+/// A folder with files of the user.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Files {
+        Files(tempfile::tempdir().unwrap())
+    }
+
+    fn add(&self, name: &str, text: &str) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn reports_are_compared() {
+    let files = Files::new();
+    let old = files.add("old.json", &report("e1000", &["a1", "b2"]));
+    let new = files.add("new.json", &report("e1000", &["b2", "c3"]));
+    let output = guardrail(&["diff", &old, &new]);
+    let expected = format!(
+        "Against {old}: 1 new, 1 gone, 1 the same, 0 unknown\n  new: c3 error leak in probe [e1000]\n  \
+         gone: a1 error leak in probe [e1000]\n  same: b2 error leak in probe [e1000]\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert_eq!(output.status.code(), Some(1));
+    let output = guardrail(&["diff", &old, &new, "--format", "json"]);
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["schema"], "guardrail-diff/1");
+    assert_eq!(
+        [&object["new"][0]["id"], &object["gone"][0]["id"], &object["same"][0]["id"]],
+        ["c3", "a1", "b2"]
+    );
+    assert_eq!(guardrail(&["diff", &new, &new]).status.code(), Some(0));
+}
+
+#[test]
+fn reports_that_cannot_be_compared() {
+    let files = Files::new();
+    let of = |driver: &str| files.add(&format!("{driver}.json"), &report(driver, &[]));
+    let (one, other) = (of("e1000"), of("pcnet32"));
+    assert_refused(
+        &["diff", &one, &other],
+        &format!(
+            "{one} is of the driver e1000, and {other} is of pcnet32; only reports of the same driver are compared"
+        ),
+    );
+    let newer = files.add("newer.json", "{\"schema\": \"guardrail/2\"}");
+    let sentence =
+        format!("{newer}: it has the schema \"guardrail/2\", but this version reads \"guardrail/1\"");
+    assert_refused(&["diff", &one, &newer], &sentence);
+    assert_refused(&["check", "e1000", "--against", &newer], &sentence);
+    let text = files.add("text", "no report");
+    let expected = "a report of 'guardrail check --format json' or '--format sarif' was expected";
+    let sentence = format!("{text}: line 1: it is not JSON: expected ident; {expected}");
+    assert_refused(&["diff", &text, &one], &sentence);
+    let (status, sentence) = refused(&["diff", &one, "/nonexistent"]);
+    assert_eq!(status, 2);
+    assert!(sentence.starts_with("error: cannot read /nonexistent: No such file"), "{sentence}");
+}
+
+#[test]
+fn baselines_and_suppressions_that_cannot_be_read() {
+    let files = Files::new();
+    let newer = files.add("newer", "{\"schema\": \"guardrail-baseline/2\"}");
+    for command in ["check", "analyze"] {
+        assert_refused(
+            &[command, "x", "--baseline", &newer],
+            &format!(
+                "{newer}: it has the schema \"guardrail-baseline/2\", but this version reads \"guardrail-baseline/1\""
+            ),
+        );
+    }
+    let broken = files.add("broken", "{\n\"schema\": \"guardrail-baseline/1\",\n\"driver\": 3}");
+    assert_refused(
+        &["check", "e1000", "--baseline", &broken],
+        &format!(
+            "{broken}: line 3: invalid type: integer `3`, expected a string; a baseline of 'guardrail check \
+             --write-baseline' was expected"
+        ),
+    );
+    let rows = files
+        .add("rows.toml", "[[suppress]]\nkind = \"leak\"\nreason = \"r\"\n\n[[suppress]]\nkind = \"leak\"\n");
+    assert_refused(
+        &["check", "e1000", "--suppress", &rows],
+        &format!("{rows}: line 5: the row has no reason; add reason = \"why it is accepted\""),
+    );
+    assert_refused(
+        &["check", "e1000", "--suppress", "/dev/zero"],
+        "/dev/zero is too large; at most 1 MiB are read",
+    );
+    assert_refused(
+        &["check", "e1000", "--fail-on", "new"],
+        "--fail-on new needs to know which findings are not new; add --baseline or --against",
+    );
+    let (status, sentence) = refused(&["check", "e1000", "--baseline", "a", "--against", "b"]);
+    assert_eq!(status, 2);
+    assert!(sentence.contains("'--baseline <FILE>' cannot be used with '--against <REPORT>'"), "{sentence}");
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub mod analysis;
 pub mod confirm;
 pub mod follow;
 pub mod gate;
+pub mod known;
 pub mod plan;
 pub mod run;
 pub mod snapshots;
@@ -72,7 +73,18 @@ use guardrail_host::{Host, HostError};
 
 /// Runs a driver, and confirms its races where the plan says so. Call it on a thread that lives as long as the run.
 pub fn check(plan: &RunPlan, host: &Host) -> Result<Checked, HostError> {
-    let mut run = run::prepare(plan, host)?.start()?.watch()?.conclude()?;
+    check_if(plan, host, &|_| Ok(()))
+}
+
+/// As [`check()`], but asks before the guest starts whether the drivers, as a report names them, are the wanted ones.
+pub fn check_if(
+    plan: &RunPlan,
+    host: &Host,
+    wanted: &dyn Fn(&str) -> Result<(), HostError>,
+) -> Result<Checked, HostError> {
+    let ready = run::prepare(plan, host)?;
+    wanted(&guardrail_host::drivers::names(&ready.prepared))?;
+    let mut run = ready.start()?.watch()?.conclude()?;
     if let Some(effort) = plan.confirm {
         confirm::confirm_races(plan, &run.prepared, &mut run.report.findings, effort, host)?;
         host.progress.finish();

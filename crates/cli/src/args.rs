@@ -2,6 +2,7 @@
 
 mod check;
 mod choice;
+mod known;
 mod protocol;
 mod verify;
 
@@ -12,6 +13,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use guardrail_campaign::Harmed;
 use guardrail_guard::{Policy, Wanted};
+pub use known::{DiffArgs, DiffFormat};
 pub use protocol::*;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +37,8 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Run the same checkers over a recorded trace
     Analyze(AnalyzeArgs),
+    /// Compare two reports: which findings are new, gone, or the same
+    Diff(DiffArgs),
     /// Try to make the races that a run found happen, with one access held for the other
     Confirm(ConfirmArgs),
     /// Open gdb on the guest as it was at a finding

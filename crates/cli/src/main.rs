@@ -10,6 +10,7 @@ mod check;
 mod client;
 mod confirm;
 mod debug;
+mod diff;
 mod doctor;
 mod errors;
 mod guard;
@@ -55,6 +56,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Analyze(args) => analyze::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Confirm(args) => confirm::run(&args),
         Command::Debug(args) => debug::run(&args),
         Command::Profile(args) => profile::run(&args),

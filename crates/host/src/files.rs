@@ -16,6 +16,19 @@ pub fn read(file: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Reads a file that the user named, of at most `limit` bytes.
+pub fn input(file: &Path, limit: u64) -> Result<Vec<u8>, HostError> {
+    let name = file.display();
+    let mut bytes = Vec::new();
+    fs::File::open(file)
+        .and_then(|opened| opened.take(limit + 1).read_to_end(&mut bytes))
+        .map_err(|error| HostError::Usage(format!("cannot read {name}: {error}")))?;
+    match bytes.len() as u64 > limit {
+        true => Err(HostError::Usage(format!("{name} is too large; at most {} MiB are read", limit >> 20))),
+        false => Ok(bytes),
+    }
+}
+
 /// Writes a file whole or not at all.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), HostError> {
     let mut name = file.as_os_str().to_owned();
@@ -35,6 +48,15 @@ pub fn json(value: &impl Serialize) -> Result<String, HostError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_the_user_is_bounded() {
+        let endless = input(Path::new("/dev/zero"), 1 << 20).unwrap_err();
+        assert_eq!(endless.to_string(), "/dev/zero is too large; at most 1 MiB are read");
+        let absent = input(Path::new("/nonexistent"), 1).unwrap_err();
+        assert_eq!(absent.status() as u8, 2);
+        assert!(absent.to_string().starts_with("cannot read /nonexistent: No such file"), "{absent}");
+    }
 
     #[test]
     fn a_file_is_replaced_whole() {

@@ -4,11 +4,14 @@ use crate::plan::{GateKind, Mode, Observe, RunPlan};
 use guardrail_host::HostError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// The file that is read unless the user names another.
 pub const FILE: &str = "guardrail.toml";
+/// The most bytes that are read of it.
+const MAX_FILE: u64 = 1 << 20;
 /// The beginning of a checker's judgment of a race that does no harm.
 const HARMLESS: &str = "likely benign";
 
@@ -37,6 +40,9 @@ pub struct Policy {
 struct PolicyFile {
     #[serde(default)]
     kinds: BTreeMap<String, Action>,
+    /// Suppression files, from the folder of this file.
+    #[serde(default)]
+    suppress: Vec<PathBuf>,
 }
 
 /// The decision about a finding, in the words of the report.
@@ -77,14 +83,14 @@ impl Policy {
     /// The policy of a mode, with the exceptions of a file. Without a name, the file is `guardrail.toml` of
     /// the current folder, if it exists.
     pub fn open(mode: Mode, file: Option<&Path>) -> Result<Policy, HostError> {
-        let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(HostError::io("read", path.display())(error)),
-        };
-        let kinds = parse(&text).map_err(|why| HostError::Usage(format!("{}: {why}", path.display())))?;
-        Ok(Policy { mode, kinds })
+        Ok(Policy { mode, kinds: read(file)?.1.kinds })
+    }
+
+    /// The suppression files that the same file names.
+    pub fn suppressions(file: Option<&Path>) -> Result<Vec<PathBuf>, HostError> {
+        let (path, file) = read(file)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Ok(file.suppress.iter().map(|name| folder.join(name)).collect())
     }
 
     /// The decision about a finding of this kind with this judgment.
@@ -100,7 +106,21 @@ impl Policy {
     }
 }
 
-fn parse(text: &str) -> Result<BTreeMap<String, Action>, String> {
+/// Reads the policy file that the user named, or the usual one, if it exists.
+fn read(file: Option<&Path>) -> Result<(PathBuf, PolicyFile), HostError> {
+    let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
+    let mut text = String::new();
+    let opened = fs::File::open(&path);
+    match opened.and_then(|opened| opened.take(MAX_FILE).read_to_string(&mut text)) {
+        Ok(_) => {}
+        Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(HostError::io("read", path.display())(error)),
+    }
+    let read = parse(&text).map_err(|why| HostError::Usage(format!("{}: {why}", path.display())))?;
+    Ok((path, read))
+}
+
+fn parse(text: &str) -> Result<PolicyFile, String> {
     let file: PolicyFile = toml::from_str(text).map_err(|error| {
         let line =
             error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -108,7 +128,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, Action>, String> {
     })?;
     let known = guardrail_finding::kinds::all();
     match file.kinds.keys().find(|kind| !known.iter().any(|other| other == kind)) {
-        None => Ok(file.kinds),
+        None => Ok(file),
         Some(kind) => {
             let near = guardrail_vm::error::suggest(kind, known.iter().copied());
             let near = if near.is_empty() {
@@ -126,7 +146,7 @@ mod tests {
     use super::*;
 
     fn policy(mode: Mode, text: &str) -> Policy {
-        Policy { mode, kinds: parse(text).unwrap() }
+        Policy { mode, kinds: parse(text).unwrap().kinds }
     }
 
     #[test]
@@ -148,6 +168,15 @@ mod tests {
             Decision::Contained
         );
         assert_eq!(policy(Mode::Permissive, text).decide("data-race", None), Decision::Reported);
+    }
+
+    #[test]
+    fn suppression_files_lie_beside_the_policy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("p.toml");
+        fs::write(&file, "suppress = [\"a.toml\", \"/b.toml\"]\n[kinds]\nleak = \"warn\"\n").unwrap();
+        let found = Policy::suppressions(Some(&file)).unwrap();
+        assert_eq!(found, [folder.path().join("a.toml"), PathBuf::from("/b.toml")]);
     }
 
     #[test]

@@ -134,7 +134,11 @@ impl Child {
 
 /// The state that follows from a run's exit status and output.
 fn judge(code: Option<i32>, signal: Option<i32>, stdout: &str, stderr: &str) -> Ended {
-    let report: Option<Report> = serde_json::from_str(stdout).ok();
+    let mut report: Option<Report> = serde_json::from_str(stdout).ok();
+    if let Some(report) = &mut report {
+        // The survey's table counts them, and has nothing else of them.
+        report.findings.retain(|finding| finding.suppressed.is_none());
+    }
     let skipped = skipped(stderr);
     let (state, why) = match (code, &report) {
         (Some(code), Some(_)) if code == Status::Clean as i32 => (State::Clean, None),

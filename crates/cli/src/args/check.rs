@@ -1,6 +1,7 @@
 //! Arguments of `check`, and of the commands that work on its runs: `analyze`, `confirm`, `debug`, `survey`, `view`.
 
 use crate::args::choice::one_of;
+use crate::args::known::KnownArgs;
 use crate::args::{Format, ListFormat, TableFormat};
 use clap::Args;
 use guardrail_check::plan::RING_WORDS;
@@ -104,6 +105,9 @@ pub struct CheckArgs {
     /// Try to make each data race that is found happen, in further runs
     #[arg(long)]
     pub confirm: bool,
+    /// Which findings are known or accepted.
+    #[command(flatten)]
+    pub known: KnownArgs,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -193,6 +197,9 @@ pub struct AnalyzeArgs {
     /// The checkers, separated by commas, instead of those of the run
     #[arg(long, value_name = "NAME,...")]
     pub tool: Option<String>,
+    /// Which findings are known or accepted.
+    #[command(flatten)]
+    pub known: KnownArgs,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

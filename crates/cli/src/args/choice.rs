@@ -5,6 +5,7 @@ use guardrail_campaign::Harmed;
 use guardrail_check::{GateKind, Mode, Observe};
 use guardrail_guard::Policy;
 use guardrail_protocol::export::Form;
+use guardrail_report::fail_on::FailOn;
 use guardrail_trace::log::Schedule;
 use guardrail_vm::run::TcgThreads;
 
@@ -96,6 +97,18 @@ impl Choice for Policy {
             row(Policy::Oops, "End the thread"),
             row(Policy::Fail, "End the call of the driver with an error"),
             row(Policy::Recover, "Tear the driver down, load it again and restore its state"),
+        ]
+    }
+}
+
+impl Choice for FailOn {
+    fn all() -> Vec<(FailOn, &'static str, &'static str)> {
+        vec![
+            (FailOn::Any, "any", "All findings, known ones too"),
+            (FailOn::New, "new", "Findings that are not known"),
+            (FailOn::Error, "error", "Errors that are not known"),
+            (FailOn::Warning, "warning", "Errors and warnings that are not known"),
+            (FailOn::Never, "never", "None"),
         ]
     }
 }
