@@ -1,5 +1,5 @@
-//! Prototypes of a module's functions and constants of its enumerations, from its DWARF. A module that is built where no `vmlinux` is at hand
-//! has no BTF of its own.
+//! Prototypes of a module's functions and constants of its enumerations, from its DWARF. A module that is
+//! built where no `vmlinux` is at hand has no BTF of its own.
 
 use crate::btf::{Pointee, Proto, Type};
 use crate::lines::{Bytes, dwarf_of};

@@ -1,7 +1,6 @@
 //! The baseline: a file with the findings of a run that are known. One finding a line, sorted, so that a
 //! change of one finding changes one line.
 
-use crate::compare::ran;
 use crate::list::{FindingList, message};
 use crate::marks::KnownFinding;
 use serde::{Deserialize, Deserializer};
@@ -89,11 +88,10 @@ pub fn parse(bytes: &[u8]) -> Result<FindingList, String> {
 pub fn of(run: &FindingList, earlier: Option<&FindingList>) -> FindingList {
     let mut findings: Vec<KnownFinding> =
         run.findings.iter().filter(|finding| !finding.suppressed).cloned().collect();
-    let could_find = |finding: &KnownFinding| {
-        run.completed && ran(&run.tools, &finding.checker)
-            || run.findings.iter().any(|now| now.id == finding.id)
+    let is_decided = |finding: &KnownFinding| {
+        run.could_find(finding) || run.findings.iter().any(|now| now.id == finding.id)
     };
-    findings.extend(earlier.into_iter().flat_map(|list| &list.findings).filter(|f| !could_find(f)).cloned());
+    findings.extend(earlier.into_iter().flat_map(|list| &list.findings).filter(|f| !is_decided(f)).cloned());
     FindingList { findings, ..run.clone() }
 }
 

@@ -18,21 +18,15 @@ pub fn compare(earlier: &FindingList, now: &FindingList, file: &str, source: Sou
     let of = |list: &FindingList, wanted: &dyn Fn(&KnownFinding) -> bool| -> Vec<KnownFinding> {
         list.findings.iter().filter(|finding| wanted(finding)).cloned().collect()
     };
-    let could_find = |finding: &KnownFinding| now.completed && ran(&now.tools, &finding.checker);
     Comparison {
         against: file.to_owned(),
         source,
         kernel: earlier.kernel.clone(),
         new: of(now, &|finding| !before.contains(&finding.id) && !finding.suppressed),
         same: of(now, &|finding| before.contains(&finding.id)),
-        gone: of(earlier, &|finding| !after.contains(&finding.id) && could_find(finding)),
-        unknown: of(earlier, &|finding| !after.contains(&finding.id) && !could_find(finding)),
+        gone: of(earlier, &|finding| !after.contains(&finding.id) && now.could_find(finding)),
+        unknown: of(earlier, &|finding| !after.contains(&finding.id) && !now.could_find(finding)),
     }
-}
-
-/// Whether a checker was among the tools, which may have options: `dmacheck:line=64`.
-pub(crate) fn ran(tools: &[String], checker: &str) -> bool {
-    tools.iter().any(|tool| tool.split(':').next() == Some(checker))
 }
 
 /// Marks each finding of a report as known or new, and keeps the comparison in the report.

@@ -56,6 +56,11 @@ impl FindingList {
         }
     }
 
+    /// Whether the run would have found this if it was there: it completed, and the checker ran.
+    pub fn could_find(&self, finding: &KnownFinding) -> bool {
+        self.completed && ran(&self.tools, &finding.checker)
+    }
+
     /// Whether two runs had the same drivers, in any order.
     pub fn is_of(&self, driver: &str) -> bool {
         let names = |text: &str| -> BTreeSet<String> {
@@ -63,6 +68,11 @@ impl FindingList {
         };
         names(&self.driver) == names(driver)
     }
+}
+
+/// Whether a checker was among the tools, which may have options: `dmacheck:line=64`.
+pub(crate) fn ran(tools: &[String], checker: &str) -> bool {
+    tools.iter().any(|tool| tool.split(':').next() == Some(checker))
 }
 
 /// What to do where a file is no report.

@@ -8,7 +8,7 @@ mod date;
 pub use date::Date;
 
 use crate::baseline::is_fingerprint;
-use crate::compare::ran;
+use crate::list::ran;
 use crate::marks::{Idle, Suppressions};
 use crate::model::Report;
 use guardrail_finding::kinds::KINDS;

@@ -10,7 +10,8 @@ use std::io::{self, Write};
 
 const RULE: &str = "==================================================================";
 
-/// Writes every finding that is not known or suppressed, what is known, the outcome of a run that did not complete, and the summary line.
+/// Writes every finding that is not known or suppressed, what is known, the outcome of a run that did not
+/// complete, and the summary line.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let shown: Vec<&Finding> = report.findings.iter().filter(|one| known::is_shown(report, one)).collect();
     for finding in &shown {

@@ -14,15 +14,16 @@ use std::path::Path;
 
 /// The driver computes, fails as it should, and is unloaded while requests are under way.
 pub fn works(kernel: &str) -> Result<(), Failed> {
-    let ran = run(kernel, &[], "edu", &[])?;
-    ensure(ran.outcome == Outcome::Completed && !ran.console.contains("guardrail: active "), || {
-        format!("{}\n{}", ran.outcome, ran.console)
-    })
+    computes(kernel, &[])
 }
 
 /// The same for the guarded driver, with its wrapper in the same module; nothing is reported of them.
 pub fn works_guarded(kernel: &str) -> Result<(), Failed> {
-    let ran = run(kernel, &[], "edu", &[("POLICY", "fail")])?;
+    computes(kernel, &[("POLICY", "fail")])
+}
+
+fn computes(kernel: &str, variables: &[(&str, &str)]) -> Result<(), Failed> {
+    let ran = run(kernel, &[], "edu", variables)?;
     ensure(ran.outcome == Outcome::Completed && !ran.console.contains("guardrail: active "), || {
         format!("{}\n{}", ran.outcome, ran.console)
     })
