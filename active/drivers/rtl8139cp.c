@@ -83,20 +83,28 @@ static bool open(struct active *a, struct rtl *r)
 	return true;
 }
 
+/* Gives back what the device has sent. */
+static void give_back(struct active *a, struct rtl *r)
+{
+	struct active_message *m;
+
+	while ((m = rtl_sent(r)))
+		EMIT(a, ETHERNET_TX_DONE, m);
+}
+
 /* Answers `raised`: the device has sent, has received, or its link has changed. Returns whether the ring is still full. */
 static bool service(struct active *a, struct rtl *r, bool full)
 {
 	long budget = irq_raised_bits(a->message), work = 0;
 	u16 status = rtl_events(r);
-	struct active_message *m;
 	struct sk_buff *skb;
 
 	rtl_acknowledge(r, status);
 	if (status & INT_LINK)
 		tell_link(a, r);
-	while ((m = rtl_sent(r)))
-		EMIT(a, ETHERNET_TX_DONE, m);
-	if (full && rtl_room(r) > TX_PARTS) {
+	give_back(a, r);
+	rtl_time(r);
+	if (full && !rtl_is_full(r)) {
 		full = false;
 		EMIT(a, ETHERNET_QUEUE_WAKE);
 	}
@@ -122,11 +130,13 @@ static bool transmit(struct active *a, struct rtl *r)
 {
 	struct active_message *m = a->message;
 
+	if (rtl_is_late(r))
+		give_back(a, r);
 	if (!rtl_queue(r, m)) {
 		ethernet_tx_done_set_error(m, -ENOMEM);
 		EMIT(a, ETHERNET_TX_DONE, m);
 	}
-	if (rtl_room(r) > TX_PARTS)
+	if (!rtl_is_full(r))
 		return false;
 	EMIT(a, ETHERNET_QUEUE_STOP);
 	return true;

@@ -17,9 +17,11 @@ enum {
 	ISR = 0x3e,		/* interrupt status */
 	TCR = 0x40,		/* transmit configuration */
 	RCR = 0x44,		/* receive configuration */
+	TCTR = 0x48,		/* a timer that counts cycles of the PCI bus; any write begins it at 0 */
 	MPC = 0x4c,		/* missed packets */
 	CR9346 = 0x50,		/* EEPROM, and the lock of configuration registers */
 	CONFIG1 = 0x52,
+	TIMER_INT = 0x54,	/* where that timer interrupts */
 	CONFIG3 = 0x59,
 	BMCR_ = 0x62,		/* the registers of the PHY */
 	BMSR_ = 0x64,
@@ -39,9 +41,10 @@ enum { CR_RESET = 0x10, CR_RECEIVE = 0x08, CR_TRANSMIT = 0x04 };
 /* IMR and ISR */
 enum {
 	INT_RX_OK = 0x0001, INT_RX_ERROR = 0x0002, INT_TX_OK = 0x0004, INT_TX_ERROR = 0x0008, INT_RX_EMPTY = 0x0010,
-	INT_LINK = 0x0020, INT_RX_FIFO = 0x0040, INT_TX_EMPTY = 0x0080, INT_LENGTH = 0x2000, INT_BUS = 0x8000,
+	INT_LINK = 0x0020, INT_RX_FIFO = 0x0040, INT_TX_EMPTY = 0x0080, INT_LENGTH = 0x2000, INT_TIMER = 0x4000, INT_BUS = 0x8000,
 	INT_RX = INT_RX_OK | INT_RX_ERROR | INT_RX_EMPTY | INT_RX_FIFO,
-	INT_TX = INT_TX_OK | INT_TX_ERROR | INT_TX_EMPTY,
+	/* Not that packets were sent: see TX_LATE. */
+	INT_TX = INT_TX_ERROR | INT_TIMER,
 	INT_ALL = INT_RX | INT_TX | INT_LINK | INT_LENGTH | INT_BUS,
 };
 /* TCR: the gap between frames, and bursts of 1024 bytes */
@@ -95,6 +98,15 @@ enum { DTCCR_DUMP = 0x08 };
 #define TX_RING 64u
 /* A packet has at most so many parts. */
 #define TX_PARTS (MAX_SKB_FRAGS + 1)
+/*
+ * An interrupt for each packet that was sent costs more than sending it. Those sent are taken back with what is received, when
+ * so many descriptors are in use, and at the latest after so many cycles of the PCI bus. There are 33 of these in a microsecond,
+ * so that is a little more than a jiffy. A full ring of the smallest packets is sent within 430 microseconds, and is looked at
+ * before that.
+ */
+#define TX_LATE 8
+#define TX_CYCLES (34000000 / HZ)
+#define TX_CYCLES_FULL 7000
 #define GREATEST_SEGMENT 0xfff
 #define COUNTERS 13
 #define EEPROM_BYTES 256
@@ -134,6 +146,8 @@ struct rtl_counters {
  * @tx_size: How many bytes that is.
  * @tx_begin: The oldest descriptor that has not been taken back, a count.
  * @tx_end: The next free one.
+ * @timer: Where the device's timer will interrupt, in cycles; 0 if it may not.
+ * @timer_since: When it began, in jiffies.
  * @events: What the top half has read of ISR, and the driver not yet. Both change it.
  * @muted: The top half has turned interrupts off.
  * @command: CPCR.
@@ -154,6 +168,8 @@ struct rtl {
 	dma_addr_t tx_bus[TX_RING];
 	u32 tx_size[TX_RING];
 	unsigned int tx_begin, tx_end;
+	u32 timer;
+	unsigned long timer_since;
 	atomic_t events;
 	bool muted;
 	u16 command;
@@ -177,6 +193,7 @@ long rtl_answer(struct rtl *r, const struct active_ethernet_change *change);
 void rtl_sleep(struct rtl *r);
 int rtl_wake(struct rtl *r);
 void rtl_ring(void *data);
+void rtl_time(struct rtl *r);
 u16 rtl_events(struct rtl *r);
 void rtl_acknowledge(struct rtl *r, u16 status);
 void rtl_listen(struct rtl *r);
@@ -199,7 +216,19 @@ static inline unsigned int rtl_room(const struct rtl *r)
 	return TX_RING - (r->tx_end - r->tx_begin);
 }
 
-/* Whether the device says nothing until rtl_listen(), since it has more to say than that packets were sent. */
+/* Whether there may be no room for one more packet. */
+static inline bool rtl_is_full(const struct rtl *r)
+{
+	return rtl_room(r) <= TX_PARTS;
+}
+
+/* Whether it is time to look for packets that were sent. */
+static inline bool rtl_is_late(const struct rtl *r)
+{
+	return r->tx_end - r->tx_begin >= TX_LATE;
+}
+
+/* Whether the device says nothing until rtl_listen(), since it has more to say than that it is time to look for what was sent. */
 static inline bool rtl_is_muted(const struct rtl *r)
 {
 	return r->muted;

@@ -105,6 +105,7 @@ void rtl_start(struct rtl *r)
 	rtl_write8(r, CR9346, CR9346_LOCK);
 	atomic_set(&r->events, 0);
 	r->muted = false;
+	r->timer = 0;
 	rtl_write16(r, ISR, 0xffff);
 	rtl_write16(r, IMR, INT_ALL);
 }
@@ -166,15 +167,29 @@ void rtl_ring(void *data)
 	rtl_write8(r, TPPOLL, TPPOLL_NORMAL);
 }
 
-/* True if the driver has to look at something: at more than that packets were sent. */
+/* Has the device interrupt in a while, if there are packets to take back. */
+void rtl_time(struct rtl *r)
+{
+	u32 cycles = rtl_is_full(r) ? TX_CYCLES_FULL : TX_CYCLES;
+
+	if (r->tx_begin == r->tx_end || (r->timer && r->timer <= cycles))
+		return;
+	r->timer = cycles;
+	r->timer_since = jiffies;
+	/* In the other order the timer could already be beyond it. */
+	rtl_write32(r, TIMER_INT, cycles);
+	rtl_write32(r, TCTR, 0);
+}
+
+/* True if the driver has to look at more than what was sent. */
 static bool has_work(u16 status)
 {
 	return status & INT_ALL & ~INT_TX;
 }
 
 /*
- * The top half. What has been sent is acknowledged here. All else stays pending until the driver has looked, and the device says
- * nothing until then.
+ * The top half. What is about packets that were sent is acknowledged here. All else stays pending until the driver has looked,
+ * and the device says nothing until then.
  */
 irqreturn_t rtl_interrupt(int irq, void *data)
 {
@@ -205,6 +220,9 @@ u16 rtl_events(struct rtl *r)
 /* Acknowledges it, before the rings are looked at. */
 void rtl_acknowledge(struct rtl *r, u16 status)
 {
+	/* QEMU's device forgets a timer that has just ended if ISR is written before the interrupt. */
+	if (status & INT_TIMER || jiffies != r->timer_since || r->timer == TX_CYCLES_FULL)
+		r->timer = 0;
 	if (!has_work(status))
 		return;
 	r->muted = true;

@@ -240,6 +240,7 @@ bool rtl_queue(struct rtl *r, struct active_message *m)
 	dma_wmb();
 	r->tx[r->tx_end % TX_RING].status = cpu_to_le32(first);
 	r->tx_end += parts;
+	rtl_time(r);
 	/* The device must see the ring before it is asked to look. It may interrupt at once. */
 	wmb();
 	active_doorbell(r->a, rtl_ring, r);

@@ -14,6 +14,10 @@
 #define REQUESTS ACTIVE_BOXES(ETHERNET_OPEN, ETHERNET_CHANGE)
 #define TRAFFIC ACTIVE_BOXES(ETHERNET_XMIT, ETHERNET_RX_MODE, ETHERNET_STATISTICS, ETHERNET_TIMEOUT)
 
+/* The queue's limit knows of all but fewer packets or bytes that have been sent. */
+#define SETTLED_PACKETS 8
+#define SETTLED_BYTES 8192
+
 /* knowledge/active/rights.txt has these numbers. */
 static_assert(sizeof(struct active_ethernet_filter) == 392);
 static_assert(offsetof(struct active_ethernet_change, data) == 8);
@@ -48,20 +52,6 @@ static void receive(struct ethernet *e, struct sk_buff *skb, bool by_poll)
 	}
 }
 
-static void sent(struct ethernet *e, struct sk_buff *skb, long error, bool by_poll)
-{
-	e->sent_packets++;
-	e->sent_bytes += skb->len;
-	if (likely(!error)) {
-		e->stats.tx_packets++;
-		e->stats.tx_bytes += skb->len;
-		napi_consume_skb(skb, by_poll ? e->budget : 0);
-	} else {
-		e->stats.tx_errors++;
-		dev_kfree_skb_any(skb);
-	}
-}
-
 /* Lets the queue's limit know what has been sent; it may start the queue. */
 static void settle(struct ethernet *e)
 {
@@ -75,6 +65,23 @@ static void settle(struct ethernet *e)
 		WRITE_ONCE(e->jammed, false);
 		netif_wake_queue(e->dev);
 	}
+}
+
+static void sent(struct ethernet *e, struct sk_buff *skb, long error, bool by_poll)
+{
+	e->sent_packets++;
+	e->sent_bytes += skb->len;
+	if (likely(!error)) {
+		e->stats.tx_packets++;
+		e->stats.tx_bytes += skb->len;
+		napi_consume_skb(skb, by_poll ? e->budget : 0);
+	} else {
+		e->stats.tx_errors++;
+		dev_kfree_skb_any(skb);
+	}
+	/* Whatever the driver runs for: the queue must not wait for the next interrupt. */
+	if (e->sent_packets >= SETTLED_PACKETS || e->sent_bytes >= SETTLED_BYTES)
+		settle(e);
 }
 
 static void serviced(struct ethernet *e, unsigned int box, bool by_poll)
