@@ -69,6 +69,8 @@ struct Bug {
     /// True where it drives QEMU's `edu` device.
     edu: bool,
     oopses: bool,
+    /// The functions that the compiler has inlined at the bug, innermost first.
+    inlined: Vec<Value>,
 }
 
 impl Bug {
@@ -92,6 +94,7 @@ impl Bug {
             tool: planted.word("tool"),
             edu: planted.expect["device"] == "edu",
             oopses: planted.word("aftermath").is_some_and(|after| after.ends_with("oops")),
+            inlined: planted.expect["inlined"].as_array().cloned().unwrap_or_default(),
         }
     }
 
@@ -114,7 +117,9 @@ impl Bug {
             }
         };
         let triage = finding["triage"].as_str().unwrap_or("");
+        let inlined = finding["stack"][0]["inlined"].as_array().map(Vec::as_slice).unwrap_or_default();
         places
+            && (self.inlined.is_empty() || inlined.iter().map(|one| &one["function"]).eq(&self.inlined))
             && finding["kind"] == self.kind.as_str()
             && triage.starts_with(self.triage.as_deref().unwrap_or(""))
     }

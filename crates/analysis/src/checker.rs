@@ -345,7 +345,7 @@ impl Cx<'_> {
                 module: top.and_then(|f| f.module.clone()).unwrap_or_default(),
                 function: top.map_or_else(|| "?".to_owned(), |f| f.function.clone()),
                 offset: top.map_or(0, |f| f.offset),
-                location: top.and_then(|f| f.location.clone()),
+                location: top.and_then(|f| f.source().cloned()),
                 stack: frames,
                 context: describe(state, context, cpu),
                 access: draft.access,

@@ -49,7 +49,7 @@ impl Finding {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Finding, Frame, OtherAccess};
+    use crate::{Finding, Frame, Inlined, Location, OtherAccess};
 
     fn stack(functions: &[(&str, u64)]) -> Vec<Frame> {
         let frame = |&(function, offset): &(&str, u64)| Frame {
@@ -92,5 +92,9 @@ mod tests {
         assert_eq!(finding.fingerprint(), "00430173c5fba1a2");
         let later = Finding { event: 7, count: 3, message: "again".to_owned(), ..finding.clone() };
         assert_eq!(later.fingerprint(), finding.fingerprint());
+        let mut inlined = finding.clone();
+        inlined.stack[0].inlined = vec![Inlined { function: "h".to_owned(), location: None }];
+        inlined.location = Some(Location { file: "drv.h".to_owned(), line: 3 });
+        assert_eq!(inlined.fingerprint(), finding.fingerprint());
     }
 }

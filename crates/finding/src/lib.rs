@@ -13,8 +13,10 @@
 mod fingerprint;
 pub mod kinds;
 mod model;
+mod source;
 
 pub use model::{
-    AccessInfo, BaselineState, CallStack, Confirmation, ContextInfo, Finding, Frame, HeldLock, Location,
-    ObjectInfo, OriginInfo, OtherAccess, Related, Severity, Suppressed,
+    AccessInfo, BaselineState, CallStack, Confirmation, ContextInfo, Finding, Frame, HeldLock, ObjectInfo,
+    OriginInfo, OtherAccess, Related, Severity, Suppressed,
 };
+pub use source::{Inlined, Location, Source};

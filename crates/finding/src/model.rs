@@ -1,5 +1,6 @@
 //! The format of a finding, as in schema `guardrail/1`.
 
+use crate::source::{Inlined, Location};
 use serde::{Deserialize, Serialize};
 
 /// How severe a finding is.
@@ -57,7 +58,7 @@ pub struct Finding {
     /// Offset in the function, in bytes.
     #[serde(default)]
     pub offset: u64,
-    /// Source line of the fault; `null` without debug information.
+    /// Source line of the fault, the innermost in the driver's own files; `null` without debug information.
     #[serde(default)]
     pub location: Option<Location>,
     /// Call stack, innermost function first. Its first frame is the faulty instruction itself.
@@ -159,15 +160,6 @@ pub struct Confirmation {
     pub values: Vec<Option<String>>,
 }
 
-/// A line of source code.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Location {
-    /// Path of the file, as in the debug information.
-    pub file: String,
-    /// Number of the line, from 1.
-    pub line: u32,
-}
-
 /// One function of a call stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
@@ -179,9 +171,13 @@ pub struct Frame {
     /// Offset in the function, in bytes.
     #[serde(default)]
     pub offset: u64,
-    /// Source line of the offset; `null` without debug information.
+    /// Source line of the offset; `null` without debug information. For inlined code, it is where the
+    /// function calls that.
     #[serde(default)]
     pub location: Option<Location>,
+    /// The functions inlined there, innermost first. They are no part of the fingerprint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inlined: Vec<Inlined>,
     /// True where the module is not checked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
@@ -191,6 +187,22 @@ impl Frame {
     /// Whether the function is in a module that is checked.
     pub fn in_driver(&self) -> bool {
         self.module.is_some() && !self.other
+    }
+
+    /// The innermost line in the module's own files; that of the function where inlined code is the kernel's.
+    pub fn source(&self) -> Option<&Location> {
+        let own = self.inlined.iter().filter_map(|one| one.location.as_ref());
+        own.filter(|line| !line.is_kernel_header()).chain(&self.location).next()
+    }
+
+    /// The lines of a report for the frame: those of inlined functions, innermost first, and its own.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let module = self.module.as_ref().map_or(String::new(), |module| format!(" [{module}]"));
+        let line = move |Inlined { function, location }: &Inlined| match location {
+            Some(location) => format!("{function}{module} {location} (inlined)"),
+            None => format!("{function}{module} (inlined)"),
+        };
+        self.inlined.iter().map(line).chain([self.to_string()])
     }
 }
 
@@ -331,11 +343,5 @@ impl std::fmt::Display for Frame {
             write!(f, " {location}")?;
         }
         Ok(())
-    }
-}
-
-impl std::fmt::Display for Location {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
     }
 }

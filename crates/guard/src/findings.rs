@@ -164,6 +164,10 @@ fn walk(found: &mut Findings, run: &Run<'_>, value: &Value) {
 fn logical(found: &mut Findings, run: &Run<'_>, place: &Value) {
     let at = place["index"].as_u64().and_then(|at| run.logical.get(usize::try_from(at).ok()?));
     let member = |name: &str| place[name].as_str().or_else(|| at?[name].as_str());
+    // The compiler has left no function of this name at the place.
+    if run.is_own && place["properties"]["inlined"] == true {
+        return;
+    }
     if !["function", "member"].contains(&member("kind").unwrap_or("function")) {
         return;
     }
@@ -184,7 +188,7 @@ fn logical(found: &mut Findings, run: &Run<'_>, place: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use guardrail_finding::{CallStack, ObjectInfo, Related};
+    use guardrail_finding::{CallStack, Inlined, ObjectInfo, Related};
 
     fn names(found: &Findings, driver: &str) -> Vec<String> {
         found.of_driver(driver).map(str::to_owned).collect()
@@ -196,11 +200,12 @@ mod tests {
 
     fn report() -> Report {
         let freed = CallStack { stack: vec![frame("frees", Some("e1000"))], ..CallStack::default() };
+        let inlined = vec![Inlined { function: "no_code_of_its_own".into(), location: None }];
         let finding = Finding {
             module: "e1000".into(),
             function: "at_fault".into(),
             stack: vec![
-                frame("at_fault", Some("e1000")),
+                Frame { inlined, ..frame("at_fault", Some("e1000")) },
                 frame("caller", Some("e1000")),
                 frame("ksys", None),
             ],

@@ -1,7 +1,7 @@
 //! Turns addresses of a guest into functions and lines.
 
 use guardrail_binfmt::{KernelImage, Lines, ModuleImage};
-use guardrail_finding::{Frame, Location};
+use guardrail_finding::{Frame, Source};
 use guardrail_host::drivers::debug_file;
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;
@@ -21,10 +21,11 @@ pub struct Names {
     modules: Vec<Module>,
     files: HashMap<String, PathBuf>,
     debug: HashMap<String, PathBuf>,
-    lines: RefCell<HashMap<String, Option<Source>>>,
+    lines: RefCell<HashMap<String, Option<DebugInfo>>>,
 }
 
-struct Source {
+/// A module with the source lines of its code.
+struct DebugInfo {
     image: ModuleImage,
     lines: Lines,
 }
@@ -74,8 +75,8 @@ impl Names {
             None => (addr, format!("{addr:#x}")),
         };
         let offset = addr - start;
-        let location = self.location(&module.name, &function, offset);
-        Frame { function, module: Some(module.name.clone()), offset, location, ..Frame::default() }
+        let Source { location, inlined } = self.source(&module.name, &function, offset).unwrap_or_default();
+        Frame { function, module: Some(module.name.clone()), offset, location, inlined, other: false }
     }
 
     /// The function and line for the return address of a call: the line is that of the call.
@@ -93,15 +94,13 @@ impl Names {
         }
     }
 
-    /// The source line of an offset in a module's function.
-    fn location(&self, module: &str, function: &str, offset: u64) -> Option<Location> {
+    /// The source lines of an offset in a module's function.
+    fn source(&self, module: &str, function: &str, offset: u64) -> Option<Source> {
         let mut lines = self.lines.borrow_mut();
-        let source = lines.entry(module.to_owned()).or_insert_with(|| self.source(module)).as_ref()?;
-        let symbol =
-            source.image.symbols().iter().find(|symbol| source.image.symbol_name(symbol) == function)?;
-        let (file, line) =
-            source.lines.line(usize::from(symbol.section?), symbol.value.checked_add(offset)?)?;
-        Some(Location { file, line })
+        let file = lines.entry(module.to_owned()).or_insert_with(|| self.debug_info(module)).as_ref()?;
+        let symbol = file.image.symbols().iter().find(|symbol| file.image.symbol_name(symbol) == function)?;
+        let frames = file.lines.frames(usize::from(symbol.section?), symbol.value.checked_add(offset)?);
+        Some(Source::of(frames.into_iter().map(|frame| (frame.function, frame.file, frame.line))))
     }
 
     /// The file of a module.
@@ -138,10 +137,10 @@ impl Names {
         text.map_or((0, 0), |(_, start, size)| (start, start.saturating_add(size)))
     }
 
-    fn source(&self, module: &str) -> Option<Source> {
+    fn debug_info(&self, module: &str) -> Option<DebugInfo> {
         let image = self.module_file(module)?;
         let lines = self.module_lines(module, &image)?;
-        Some(Source { image, lines })
+        Some(DebugInfo { image, lines })
     }
 }
 

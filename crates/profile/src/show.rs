@@ -205,7 +205,7 @@ fn finding(names: &Names, client: &str, fault: &Fault) -> Finding {
         module,
         function: place.function.clone(),
         offset: place.offset,
-        location: place.location.clone(),
+        location: place.source().cloned(),
         stack,
         context: ContextInfo {
             thread: fault.task.clone(),

@@ -123,8 +123,7 @@ fn result(finding: &Finding, names: &[&str]) -> Value {
     }
     if let Some(other) = &finding.other {
         let first = other.stack.first().cloned().unwrap_or_default();
-        let mut related =
-            location(first.location.as_ref(), &first.function, first.module.as_deref(), first.offset);
+        let mut related = location(first.source(), &first.function, first.module.as_deref(), first.offset);
         related["message"] = json!({ "text": "the other access" });
         result["relatedLocations"] = json!([related]);
         result["properties"]["other"] = json!({ "context": other.context, "access": other.access });
@@ -158,15 +157,20 @@ fn result(finding: &Finding, names: &[&str]) -> Value {
 }
 
 fn stack(text: &str, frames: &[Frame]) -> Value {
-    let frames: Vec<Value> = frames
-        .iter()
-        .map(|frame| {
-            json!({ "location": location(
-                frame.location.as_ref(), &frame.function, frame.module.as_deref(), frame.offset,
-            )})
-        })
-        .collect();
+    let frames: Vec<Value> = frames.iter().flat_map(expanded).collect();
     json!({ "message": { "text": text }, "frames": frames })
+}
+
+/// A frame and, before it, the functions inlined there.
+fn expanded(frame: &Frame) -> Vec<Value> {
+    let module = frame.module.as_deref();
+    let inlined = frame.inlined.iter().map(|one| {
+        let mut place = location(one.location.as_ref(), &one.function, module, 0);
+        place["logicalLocations"][0]["properties"] = json!({ "inlined": true });
+        place
+    });
+    let own = location(frame.location.as_ref(), &frame.function, module, frame.offset);
+    inlined.chain([own]).map(|place| json!({ "location": place })).collect()
 }
 
 /// Makes a SARIF location. Where the source line is unknown, it has only function and offset.

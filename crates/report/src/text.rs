@@ -224,8 +224,8 @@ fn stack(frames: &[Frame], out: &mut dyn Write) -> io::Result<()> {
     if frames.is_empty() {
         return writeln!(out, " (unknown)");
     }
-    for frame in frames {
-        writeln!(out, " {}", clean(&frame.to_string()))?;
+    for line in frames.iter().flat_map(Frame::lines) {
+        writeln!(out, " {}", clean(&line))?;
     }
     Ok(())
 }

@@ -12,8 +12,12 @@ fn frame(function: &str, offset: u64, line: Option<u32>) -> Frame {
         module: Some("zoo".into()),
         offset,
         location: line.map(|line| Location { file: "zoo/uaf/uaf.c".into(), line }),
-        other: false,
+        ..Frame::default()
     }
+}
+
+fn inlined(function: &str, file: &str, line: u32) -> Inlined {
+    Inlined { function: function.into(), location: Some(Location { file: file.into(), line }) }
 }
 
 fn context() -> ContextInfo {
@@ -30,9 +34,15 @@ fn use_after_free() -> Finding {
         module: "zoo".into(),
         function: "uaf_timer".into(),
         offset: 0x45,
-        location: Some(Location { file: "zoo/uaf/uaf.c".into(), line: 31 }),
+        location: Some(Location { file: "zoo/uaf/state.h".into(), line: 9 }),
         stack: vec![
-            frame("uaf_timer", 0x45, Some(31)),
+            Frame {
+                inlined: vec![
+                    inlined("get_state", "zoo/uaf/state.h", 9),
+                    Inlined { function: "report".into(), location: None },
+                ],
+                ..frame("uaf_timer", 0x45, Some(31))
+            },
             Frame { function: "call_timer_fn".into(), offset: 0x27, ..Frame::default() },
         ],
         context: context(),
@@ -106,7 +116,13 @@ fn race() -> Finding {
         },
         access: Some(AccessInfo { what: "write".into(), address: "0xffff888001234008".into(), size: 8 }),
         other: Some(OtherAccess {
-            stack: vec![frame("handler", 2, Some(20))],
+            stack: vec![Frame {
+                inlined: vec![
+                    inlined("readl", "include/asm-generic/io.h", 218),
+                    inlined("status", "zoo/uaf/uaf.c", 14),
+                ],
+                ..frame("handler", 2, Some(20))
+            }],
             context: ContextInfo {
                 thread: "swapper/0".into(),
                 cpu: 0,

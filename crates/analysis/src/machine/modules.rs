@@ -1,7 +1,7 @@
 //! Modules that are or were loaded, and names for addresses.
 
 use super::{ModuleMap, Range, Region, World, find};
-use guardrail_finding::Frame;
+use guardrail_finding::{Frame, Source};
 use std::sync::Arc;
 
 /// Most loads of modules that are remembered.
@@ -166,12 +166,14 @@ impl Modules {
         if let Some(other) = self.other_at(inside) {
             let (function, offset) = name(&other.functions);
             let module = Some(other.name.to_string());
-            return Frame { function, module, offset, location: None, other: true };
+            return Frame { function, module, offset, other: true, ..Frame::default() };
         }
         if let Some((_, module)) = self.at(inside) {
             let (function, offset) = name(&module.map.functions);
-            let location = module.map.lines.as_ref().and_then(|lines| lines(inside));
-            return Frame { function, module: Some(module.name.clone()), offset, location, other: false };
+            let source = module.map.lines.as_ref().and_then(|lines| lines(inside));
+            let Source { location, inlined } = source.unwrap_or_default();
+            let module = Some(module.name.clone());
+            return Frame { function, module, offset, location, inlined, other: false };
         }
         let found = world.function_at(inside.wrapping_sub(slide));
         let (function, offset) =

@@ -1,7 +1,7 @@
 //! What the analysis needs to know about kernel and modules. Implemented over `guardrail-kernel`, and by hand
 //! in tests.
 
-use guardrail_finding::Location;
+use guardrail_finding::Source;
 use guardrail_knowledge::chart::Chart;
 use guardrail_knowledge::effect::Summary;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(crate) fn find(ranges: &[Range], addr: u64) -> Option<&Range> {
     ranges.get(at).filter(|r| addr < r.end)
 }
 
-/// Returns the source line of an address; `None` where it is not known.
-pub type LineLookup = Box<dyn Fn(u64) -> Option<Location> + Send>;
+/// Returns the source lines of an address; `None` where they are not known.
+pub type LineLookup = Box<dyn Fn(u64) -> Option<Source> + Send>;
 
 /// The addresses of a loaded module's parts.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use crate::input::{AnalysisInput, ModuleFile};
 use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
-use guardrail_finding::Location;
+use guardrail_finding::Source;
 use guardrail_host::HostError;
 use guardrail_kernel::summaries::Row;
 use guardrail_kernel::{SummaryTable, charts, plan};
@@ -238,7 +238,7 @@ fn gaps(placed: &Placed, data: &[Range]) -> Vec<Range> {
 fn lookup(lines: Arc<Mutex<Lines>>, placed: Placed) -> LineLookup {
     Box::new(move |address| {
         let (section, offset) = placed.section_of(address)?;
-        let (file, line) = lines.lock().ok()?.line(section, offset)?;
-        Some(Location { file, line })
+        let frames = lines.lock().ok()?.frames(section, offset);
+        Some(Source::of(frames.into_iter().map(|frame| (frame.function, frame.file, frame.line))))
     })
 }

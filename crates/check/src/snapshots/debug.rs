@@ -5,7 +5,7 @@ use crate::snapshots::{self, Files};
 use crate::stored;
 use guardrail_binfmt::orc::Frames;
 use guardrail_binfmt::{KernelImage, ModuleImage};
-use guardrail_finding::Finding;
+use guardrail_finding::{Finding, Frame};
 use guardrail_host::HostError;
 use guardrail_host::error::print_line;
 use guardrail_host::folders::absolute;
@@ -184,10 +184,8 @@ fn command(gdb: &Path, files: &Files, batch: bool, finding: &Finding, address: O
 /// A description of the finding in some lines, without control characters.
 fn head(finding: &Finding) -> String {
     let mut text = format!("{} {} ({}): {}\n", finding.id, finding.kind, finding.checker, finding.message);
-    for frame in &finding.stack {
-        let module = frame.module.as_ref().map_or(String::new(), |module| format!(" [{module}]"));
-        let line = frame.location.as_ref().map_or(String::new(), |at| format!(" {}:{}", at.file, at.line));
-        text.push_str(&format!("  {}+{:#x}{module}{line}\n", frame.function, frame.offset));
+    for line in finding.stack.iter().flat_map(Frame::lines) {
+        text.push_str(&format!("  {line}\n"));
     }
     text.push_str(&format!("  by {} on CPU {}\n\n", finding.context.thread, finding.context.cpu));
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()

@@ -103,8 +103,8 @@ fn stack(title: &str, frames: &[Frame], out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "{}:", escaped(title))?;
-    for frame in frames {
-        writeln!(out, "  {}", escaped(&frame.to_string()))?;
+    for line in frames.iter().flat_map(Frame::lines) {
+        writeln!(out, "  {}", escaped(&line))?;
     }
     Ok(())
 }
