@@ -278,16 +278,16 @@ fn reports_that_cannot_be_compared() {
 #[test]
 fn baselines_and_suppressions_that_cannot_be_read() {
     let files = Files::new();
-    let newer = files.add("newer", "{\"schema\": \"guardrail-baseline/2\"}");
+    let newer = files.add("newer", "{\"schema\": \"guardrail-baseline/3\"}");
     for command in ["check", "analyze"] {
         assert_refused(
             &[command, "x", "--baseline", &newer],
             &format!(
-                "{newer}: it has the schema \"guardrail-baseline/2\", but this version reads \"guardrail-baseline/1\""
+                "{newer}: it has the schema \"guardrail-baseline/3\", but this version reads \"guardrail-baseline/2\""
             ),
         );
     }
-    let broken = files.add("broken", "{\n\"schema\": \"guardrail-baseline/1\",\n\"driver\": 3}");
+    let broken = files.add("broken", "{\n\"schema\": \"guardrail-baseline/2\",\n\"driver\": 3}");
     assert_refused(
         &["check", "e1000", "--baseline", &broken],
         &format!(

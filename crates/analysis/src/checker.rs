@@ -233,6 +233,8 @@ pub struct Draft {
     /// Offset of the access in the object, and the member there; the member is absent where the type is not
     /// known.
     pub within: Option<(i64, Option<String>)>,
+    /// The module's variable that was accessed, with an offset in it; `None` where it was none.
+    pub variable: Option<String>,
     /// Where the undefined value was made; 0 where there is no such value.
     pub origin: Origin,
     /// The address around which the report shows the shadow memory; `None` where it shows none.
@@ -353,6 +355,7 @@ impl Cx<'_> {
                 related: draft.related,
                 notes: draft.notes,
                 object,
+                variable: draft.variable,
                 origin: definedness.origins.describe(state, draft.origin),
                 shadow: draft.shadow.map_or_else(Vec::new, |at| definedness.dump(state, at)),
                 event,

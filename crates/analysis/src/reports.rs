@@ -1,8 +1,8 @@
 //! The findings so far, merged by fingerprint.
 
 use crate::stacks::{StackId, Stacks};
-use guardrail_finding::Finding;
-use rustc_hash::FxHashMap;
+use guardrail_finding::{Finding, Fingerprints, Severity};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most findings that are kept; further causes are only counted.
 const MAX_FINDINGS: usize = 4096;
@@ -11,7 +11,10 @@ const MAX_FINDINGS: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Reports {
     findings: Vec<Finding>,
-    by_id: FxHashMap<String, usize>,
+    /// Findings by [`Finding::place`]. Races of one fingerprint are merged at the end only, because each may
+    /// be judged anew or dropped.
+    by_place: FxHashMap<u64, usize>,
+    fingerprints: Fingerprints,
     /// Findings by kind and stack, so that a finding in a loop is built once.
     by_stack: FxHashMap<(&'static str, StackId), usize>,
     stacks: Stacks,
@@ -36,8 +39,8 @@ impl Reports {
             return Some(at);
         }
         let mut finding = build();
-        finding.id = finding.fingerprint();
-        let at = match self.by_id.get(&finding.id) {
+        let place = finding.place();
+        let at = match self.by_place.get(&place) {
             Some(&at) => {
                 self.findings[at].count += 1;
                 at
@@ -45,7 +48,8 @@ impl Reports {
             None if self.findings.len() >= MAX_FINDINGS => return None,
             None => {
                 finding.count = 1;
-                self.by_id.insert(finding.id.clone(), self.findings.len());
+                finding.id = self.fingerprints.of(&finding);
+                self.by_place.insert(place, self.findings.len());
                 self.findings.push(finding);
                 self.news.push(self.findings.len() - 1);
                 self.findings.len() - 1
@@ -91,12 +95,65 @@ impl Reports {
 
     /// The number of findings that are not retracted.
     pub fn count(&self) -> usize {
-        self.findings.iter().filter(|f| f.count > 0).count()
+        let ids = self.findings.iter().filter(|finding| finding.count > 0).map(|finding| &finding.id);
+        ids.collect::<FxHashSet<_>>().len()
     }
 
-    /// The findings, in the order in which they were first seen.
-    pub fn into_findings(mut self) -> Vec<Finding> {
-        self.findings.retain(|f| f.count > 0);
-        self.findings
+    /// The findings, in the order in which they were first seen. Of those with one fingerprint, the first of
+    /// the most severe ones stands for all, and has their number.
+    pub fn into_findings(self) -> Vec<Finding> {
+        let mut kept: Vec<Finding> = Vec::new();
+        let mut at: FxHashMap<String, usize> = FxHashMap::default();
+        for mut finding in self.findings.into_iter().filter(|finding| finding.count > 0) {
+            let Some(known) = at.get(&finding.id).map(|&at| &mut kept[at]) else {
+                at.insert(finding.id.clone(), kept.len());
+                kept.push(finding);
+                continue;
+            };
+            let count = known.count.saturating_add(finding.count);
+            if rank(finding.severity) < rank(known.severity) {
+                std::mem::swap(known, &mut finding);
+            }
+            known.count = count;
+        }
+        kept
+    }
+}
+
+/// The place of a severity in a list that begins with the most severe one.
+fn rank(severity: Severity) -> u8 {
+    match severity {
+        Severity::Error => 0,
+        Severity::Warning => 1,
+        Severity::Note => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use guardrail_finding::{Frame, OtherAccess};
+
+    fn race(offset: u64, severity: Severity) -> Finding {
+        let frame = |function: &str| {
+            vec![Frame { function: function.into(), module: Some("drv".into()), offset, ..Frame::default() }]
+        };
+        let other = OtherAccess { stack: frame("g"), ..OtherAccess::default() };
+        let kind = "data-race".to_owned();
+        Finding { kind, severity, stack: frame("f"), other: Some(other), ..Finding::default() }
+    }
+
+    #[test]
+    fn a_race_keeps_its_gravest_pair_of_places() {
+        let mut reports = Reports::default();
+        for (offset, severity) in [(1, Severity::Warning), (2, Severity::Error), (3, Severity::Error)] {
+            reports.add("data-race", &[offset], || race(offset, severity)).unwrap();
+        }
+        // One of the places turns out to be no race. The others still are.
+        reports.get_mut(1).unwrap().count = 0;
+        assert_eq!(reports.count(), 1);
+        let findings = reports.into_findings();
+        assert_eq!((findings.len(), findings[0].count, findings[0].severity), (1, 2, Severity::Error));
+        assert_eq!(findings[0].stack[0].offset, 3);
     }
 }

@@ -1,6 +1,7 @@
 //! The fingerprint, which decides whether two findings are the same fault.
 
-use crate::Finding;
+use crate::{Finding, Frame};
+use std::collections::BTreeMap;
 
 /// A hash that is the same in every run and every build (FNV-1a, 64 bits).
 #[derive(Clone, Copy, Debug)]
@@ -24,32 +25,140 @@ impl Fingerprint {
     }
 }
 
+/// Which findings of a run are the same fault, and their fingerprints.
+///
+/// Races of two functions for one member are one fault. Every other place in the code is a fault of its own.
+/// Places that differ in their addresses alone are numbered in the order in which they are seen, because
+/// addresses differ between builds and the order of execution does not.
+#[derive(Debug, Default)]
+pub struct Fingerprints {
+    places: BTreeMap<u64, Vec<u64>>,
+}
+
+impl Fingerprints {
+    /// The fingerprint of a finding, beside those that were seen before.
+    pub fn of(&mut self, finding: &Finding) -> String {
+        let print = print(finding);
+        if is_race(finding) {
+            return print.hex();
+        }
+        let (places, place) = (self.places.entry(print.0).or_default(), finding.place());
+        let number = places.iter().position(|known| *known == place).unwrap_or_else(|| {
+            places.push(place);
+            places.len() - 1
+        });
+        if number == 0 { print.hex() } else { print.add(&(number + 1).to_string()).hex() }
+    }
+}
+
 impl Finding {
-    /// Computes [`Finding::id`] from values that do not depend on addresses. For a race, only its two
-    /// locations in the code count, in either order.
+    /// Computes [`Finding::id`] of a finding that is the first with its names.
     pub fn fingerprint(&self) -> String {
-        if let ("data-race", Some(other)) = (self.kind.as_str(), &self.other) {
+        Fingerprints::default().of(self)
+    }
+
+    /// A hash of the places in the code, which distinguishes findings of one build.
+    pub fn place(&self) -> u64 {
+        let hash = Fingerprint::new().add(&self.checker).add(&self.kind).add(&self.module);
+        if let (true, Some(other)) = (is_race(self), &self.other) {
             let mut sides = [&self.stack, &other.stack].map(|stack| {
-                let top = stack.iter().find(|f| f.in_driver()).or(stack.first());
-                top.map_or_else(String::new, |f| format!("{}+{:#x}", f.function, f.offset))
+                top(stack).map_or_else(String::new, |f| format!("{}+{:#x}", f.function, f.offset))
             });
             sides.sort();
-            let hash = Fingerprint::new().add(&self.checker).add(&self.kind).add(&self.module);
-            return sides.iter().fold(hash, |hash, side| hash.add(side)).hex();
+            return sides.iter().fold(hash, |hash, side| hash.add(side)).0;
         }
-        let place = Fingerprint::new()
-            .add(&self.checker)
-            .add(&self.kind)
-            .add(&self.module)
-            .add(&self.function)
-            .add(&self.offset.to_string());
-        self.stack.iter().fold(place, |hash, frame| hash.add(&frame.function)).hex()
+        let place = hash.add(&self.function).add(&self.offset.to_string());
+        self.stack.iter().fold(place, |hash, frame| hash.add(&frame.function)).0
     }
+}
+
+fn is_race(finding: &Finding) -> bool {
+    finding.kind == "data-race" && finding.other.is_some()
+}
+
+/// The hash of what has names in every build: checker, kind, module, functions and target. Names of the
+/// kernel's functions do not count, because they change between kernels.
+fn print(finding: &Finding) -> Fingerprint {
+    let hash = Fingerprint::new().add("2").add(&finding.checker).add(&finding.kind).add(&finding.module);
+    if let (true, Some(other)) = (is_race(finding), &finding.other) {
+        let mut sides = [&finding.stack, &other.stack].map(|stack| top(stack).map_or("", Frame::base));
+        sides.sort_unstable();
+        let hash = sides.iter().fold(hash, |hash, side| hash.add(side));
+        // A function that gathers statistics has one finding for all that it reads.
+        let gathers = finding.triage.as_deref().is_some_and(|why| why.ends_with("statistics counter"))
+            && [&finding.stack, &other.stack]
+                .iter()
+                .any(|stack| driver(stack).any(|name| name.contains("stats") || name.contains("statistics")));
+        return if gathers { hash.add("statistics") } else { hash.add(&target(finding)) };
+    }
+    let hash = hash.add(base(&finding.function)).add(&target(finding));
+    let mut callers: Vec<&str> = driver(&finding.stack).collect();
+    callers.dedup();
+    callers.into_iter().fold(hash, Fingerprint::add)
+}
+
+/// The names of the driver's functions in a stack.
+fn driver(stack: &[Frame]) -> impl Iterator<Item = &str> {
+    stack.iter().filter(|frame| frame.in_driver()).map(Frame::base)
+}
+
+/// The innermost frame of the driver; the innermost of all where it has none.
+fn top(stack: &[Frame]) -> Option<&Frame> {
+    stack.iter().find(|frame| frame.in_driver()).or(stack.first())
+}
+
+/// The name of a function without the suffixes of the compiler's clones: `.isra.0`, `.cold`, …
+fn base(function: &str) -> &str {
+    match function.find('.') {
+        None | Some(0) => function,
+        Some(at) => &function[..at],
+    }
+}
+
+impl Frame {
+    /// The name of the function as the source has it.
+    fn base(&self) -> &str {
+        base(&self.function)
+    }
+}
+
+/// Objects up to this size in bytes are no arrays, so that an offset in them is a member.
+const SMALL: u64 = 512;
+
+/// What a finding is about, by name: a variable, a member of a type, or what a function allocated.
+fn target(finding: &Finding) -> String {
+    if let Some(variable) = &finding.variable {
+        return variable.clone();
+    }
+    let Some(object) = &finding.object else { return String::new() };
+    if let Some(field) = &object.field {
+        return without_indices(field);
+    }
+    let by = object.allocated.as_ref().and_then(|at| at.stack.iter().find(|frame| frame.in_driver()));
+    let offset = object.offset.filter(|_| is_race(finding) && object.size <= SMALL);
+    let offset = offset.map_or_else(String::new, |offset| format!("+{offset}"));
+    let name = object.name.as_deref().unwrap_or_default();
+    format!("{} {name} {}{offset}", object.class, by.map_or("", Frame::base))
+}
+
+/// Drops the indices of array elements: `slots[3].dma` becomes `slots[].dma`.
+pub fn without_indices(name: &str) -> String {
+    let mut inside = false;
+    let kept = |c: &char| {
+        inside = match *c {
+            '[' => true,
+            ']' => false,
+            _ => inside,
+        };
+        !inside || *c == '['
+    };
+    name.chars().filter(kept).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Finding, Frame, Inlined, Location, OtherAccess};
+    use super::Fingerprints;
+    use crate::{Finding, Frame, Inlined, Location, ObjectInfo, OtherAccess};
 
     fn stack(functions: &[(&str, u64)]) -> Vec<Frame> {
         let frame = |&(function, offset): &(&str, u64)| Frame {
@@ -75,7 +184,48 @@ mod tests {
     #[test]
     fn a_race_has_no_first_side() {
         assert_eq!(race(("f", 1), ("g", 2)), race(("g", 2), ("f", 1)));
-        assert_ne!(race(("f", 1), ("g", 2)), race(("f", 1), ("g", 3)));
+        assert_ne!(race(("f", 1), ("g", 2)), race(("f", 1), ("h", 2)));
+    }
+
+    #[test]
+    fn a_race_is_the_same_in_another_build() {
+        assert_eq!(race(("f", 1), ("g.isra.0", 2)), race(("f.cold", 7), ("g", 3)));
+        let on = |field: &str| {
+            let object = ObjectInfo { field: Some(field.to_owned()), ..ObjectInfo::default() };
+            let other = OtherAccess { stack: stack(&[("g", 2)]), ..OtherAccess::default() };
+            Finding {
+                kind: "data-race".to_owned(),
+                stack: stack(&[("f", 1)]),
+                other: Some(other),
+                object: Some(object),
+                ..Finding::default()
+            }
+            .fingerprint()
+        };
+        assert_eq!(on("priv.slots[3].dma"), on("priv.slots[0].dma"));
+        assert_ne!(on("priv.head"), on("priv.tail"));
+        assert_ne!(on("priv.head"), race(("f", 1), ("g", 2)));
+    }
+
+    #[test]
+    fn places_of_one_function_are_numbered() {
+        let at = |offset| Finding { function: "f".to_owned(), offset, ..Finding::default() };
+        let (mut one, mut two) = (Fingerprints::default(), Fingerprints::default());
+        let ids = [1, 5, 1].map(|offset| one.of(&at(offset)));
+        assert_eq!(ids[0], ids[2]);
+        assert_ne!(ids[0], ids[1]);
+        // In another build the same two places have other offsets.
+        assert_eq!([9, 30].map(|offset| two.of(&at(offset))), [ids[0].clone(), ids[1].clone()]);
+    }
+
+    #[test]
+    fn functions_of_the_kernel_do_not_count() {
+        let called = |kernel: &str| {
+            let mut stack = stack(&[("f", 1)]);
+            stack.insert(0, Frame { function: kernel.to_owned(), ..Frame::default() });
+            Finding { function: "f".to_owned(), stack, ..Finding::default() }.fingerprint()
+        };
+        assert_eq!(called("kmalloc_trace"), called("__kmalloc_cache_noprof"));
     }
 
     #[test]
@@ -89,7 +239,7 @@ mod tests {
             stack: stack(&[("f", 0x10), ("g", 0x20)]),
             ..Finding::default()
         };
-        assert_eq!(finding.fingerprint(), "00430173c5fba1a2");
+        assert_eq!(finding.fingerprint(), "bc93948e0fa0f264");
         let later = Finding { event: 7, count: 3, message: "again".to_owned(), ..finding.clone() };
         assert_eq!(later.fingerprint(), finding.fingerprint());
         let mut inlined = finding.clone();

@@ -85,6 +85,9 @@ pub struct Finding {
     /// The object of the finding; `null` where it has none.
     #[serde(default)]
     pub object: Option<ObjectInfo>,
+    /// The module's variable that was accessed, with an offset in it; absent where it was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable: Option<String>,
     /// The origin of an undefined value; `null` for other faults.
     #[serde(default)]
     pub origin: Option<OriginInfo>,

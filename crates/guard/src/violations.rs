@@ -1,6 +1,6 @@
 //! Parses the violations of guarded drivers from a kernel's log (`runtime/report/report.c`) into findings.
 
-use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
+use guardrail_finding::{AccessInfo, ContextInfo, Finding, Fingerprints, Frame, ObjectInfo};
 use guardrail_host::HostError;
 use guardrail_report::{Report, Run, SCHEMA};
 use std::fs;
@@ -58,19 +58,20 @@ pub fn is_violation(line: &str) -> bool {
 /// The findings in a log, each place once.
 pub fn findings(log: &str) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
+    let mut prints = Fingerprints::default();
     let mut current: Option<Finding> = None;
     let mut lines = 0;
     for text in log.lines().filter_map(own) {
         let found = text.strip_prefix("violation: ").and_then(violation);
         if let Some(found) = found.or_else(|| text.strip_prefix("fault: ").and_then(fault)) {
-            keep(&mut all, current.replace(found));
+            keep(&mut all, &mut prints, current.replace(found));
             lines = 0;
         } else if let Some(finding) = current.as_mut().filter(|_| lines < MAX_LINES) {
             lines += 1;
             detail(finding, text);
         }
     }
-    keep(&mut all, current);
+    keep(&mut all, &mut prints, current);
     all
 }
 
@@ -83,12 +84,14 @@ fn own(line: &str) -> Option<&str> {
 }
 
 /// Adds a complete finding; a repetition is counted.
-fn keep(all: &mut Vec<Finding>, finding: Option<Finding>) {
+fn keep(all: &mut Vec<Finding>, prints: &mut Fingerprints, finding: Option<Finding>) {
     let Some(mut finding) = finding else { return };
-    finding.id = finding.fingerprint();
-    match all.iter().position(|known| known.id == finding.id) {
+    match all.iter().position(|known| known.place() == finding.place()) {
         Some(known) => all[known].count += 1,
-        None if all.len() < MAX_FINDINGS => all.push(finding),
+        None if all.len() < MAX_FINDINGS => {
+            finding.id = prints.of(&finding);
+            all.push(finding);
+        }
         None => {}
     }
 }

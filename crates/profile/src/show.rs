@@ -3,7 +3,7 @@
 use crate::names::Names;
 use crate::plan::Format;
 use crate::render;
-use guardrail_finding::{AccessInfo, CallStack, ContextInfo, Finding, Frame, ObjectInfo};
+use guardrail_finding::{AccessInfo, CallStack, ContextInfo, Finding, Fingerprints, Frame, ObjectInfo};
 use guardrail_host::{HostError, files};
 use guardrail_report as report;
 use guardrail_trace::client::{Cell, Fault, Report, Results, Table};
@@ -44,10 +44,14 @@ impl NamedResults {
             reports.iter().flat_map(|report| report.clients.iter().map(|one| client(names, report, one)));
         let clients = clients.collect();
         let results: Vec<Results> = reports.into_iter().flat_map(|report| report.clients).collect();
-        let findings = results
-            .iter()
-            .flat_map(|result| result.findings.iter().map(|fault| finding(names, &result.client, fault)))
-            .collect();
+        let mut prints = Fingerprints::default();
+        let faults =
+            results.iter().flat_map(|result| result.findings.iter().map(|fault| (&result.client, fault)));
+        let findings = faults.map(|(client, fault)| {
+            let finding = finding(names, client, fault);
+            Finding { id: prints.of(&finding), ..finding }
+        });
+        let findings = findings.collect();
         let report = report::Report {
             schema: report::SCHEMA.to_owned(),
             driver: prepared.plan.driver.name.clone(),
@@ -198,7 +202,7 @@ fn finding(names: &Names, client: &str, fault: &Fault) -> Finding {
         field: None,
     });
     let module = place.module.clone().unwrap_or_else(|| "vmlinux".to_owned());
-    let mut finding = Finding {
+    Finding {
         checker: client.to_owned(),
         kind: fault.kind.clone(),
         message: fault.message.clone(),
@@ -222,7 +226,5 @@ fn finding(names: &Names, client: &str, fault: &Fault) -> Finding {
         object,
         count: fault.count,
         ..Finding::default()
-    };
-    finding.id = finding.fingerprint();
-    finding
+    }
 }

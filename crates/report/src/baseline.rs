@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// Name and version of the format.
-pub const SCHEMA: &str = "guardrail-baseline/1";
+pub const SCHEMA: &str = "guardrail-baseline/2";
 /// The most digits of a fingerprint.
 pub(crate) const MAX_FINGERPRINT: usize = 64;
 
@@ -67,6 +67,13 @@ pub fn parse(bytes: &[u8]) -> Result<FindingList, String> {
     }
     match head.schema.split_once('/') {
         _ if head.schema == SCHEMA => {}
+        Some(("guardrail-baseline", "1")) => {
+            return Err(format!(
+                "it has the schema {:?}, whose fingerprints no finding has any more; write it again with \
+                 --write-baseline",
+                head.schema
+            ));
+        }
         Some(("guardrail-baseline", _)) => {
             return Err(format!("it has the schema {:?}, but this version reads {SCHEMA:?}", head.schema));
         }
@@ -149,7 +156,7 @@ mod tests {
             )
         };
         let expected = format!(
-            "{{\n\"schema\": \"guardrail-baseline/1\",\n\"driver\": \"drv\",\n\"kernel\": \"6.1\",\n\
+            "{{\n\"schema\": \"guardrail-baseline/2\",\n\"driver\": \"drv\",\n\"kernel\": \"6.1\",\n\
              \"tools\": [\"dmcheck\"],\n\"findings\": [\n{},\n{},\n{}\n]\n}}\n",
             row("0c", "probe"),
             row("b2", "probe"),
@@ -185,8 +192,13 @@ mod tests {
             refused("{\n\"schema\": 1}").starts_with("line 2: invalid type: integer `1`, expected a string")
         );
         assert_eq!(
-            refused("{\"schema\": \"guardrail-baseline/2\", \"findings\": 3}"),
-            "it has the schema \"guardrail-baseline/2\", but this version reads \"guardrail-baseline/1\""
+            refused("{\"schema\": \"guardrail-baseline/3\", \"findings\": 3}"),
+            "it has the schema \"guardrail-baseline/3\", but this version reads \"guardrail-baseline/2\""
+        );
+        assert_eq!(
+            refused("{\"schema\": \"guardrail-baseline/1\", \"findings\": []}"),
+            "it has the schema \"guardrail-baseline/1\", whose fingerprints no finding has any more; write it \
+             again with --write-baseline"
         );
         assert!(refused("{\"schema\": \"guardrail/1\"}").contains("--against"));
         let text = write(&list(vec![known("a1", "f"), known("b2", "g")])).unwrap();

@@ -330,6 +330,7 @@ impl DrCheck {
                 severity: if why.is_some() { Severity::Warning } else { Severity::Error },
                 object,
                 within,
+                variable: state.modules.variable_at(addr).map(|_| what),
                 access: Some(text::access(word, new)),
                 notes: text::notes(state, &a, &b),
                 triage: Some(judgment(why)),

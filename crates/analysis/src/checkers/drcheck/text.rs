@@ -100,23 +100,9 @@ pub(super) fn group_target(state: &State, addr: u64, pc: u64) -> Target {
     let module = state.modules.at(pc).map_or("", |(_, module)| module.name.as_str());
     let offset = addr - object.start;
     match member(state, object, module, offset) {
-        Some(name) => Target::Member(without_indices(&name)),
+        Some(name) => Target::Member(guardrail_finding::without_indices(&name)),
         None => Target::Object(object.allocated, object.size, (object.size <= SMALL).then_some(offset)),
     }
-}
-
-/// Drops the indices of array elements: `slots[3].dma` becomes `slots[].dma`.
-fn without_indices(name: &str) -> String {
-    let mut inside = false;
-    let kept = |c: &char| {
-        inside = match *c {
-            '[' => true,
-            ']' => false,
-            _ => inside,
-        };
-        !inside || *c == '['
-    };
-    name.chars().filter(kept).collect()
 }
 
 /// The start of the function that holds an instruction of the driver.
