@@ -335,7 +335,47 @@ fn recorded_equals_live() -> Result<(), Failed> {
     if live["findings"].as_array().is_none_or(|findings| findings.len() < 3) {
         return Err("fewer than three findings".into());
     }
-    ensure(live == recorded, || format!("live {live:#}\nrecorded {recorded:#}"))
+    ensure(live == recorded, || format!("live {live:#}\nrecorded {recorded:#}"))?;
+    findings_are_known(trace, folder.path())
+}
+
+/// Baselines, suppressions and earlier reports decide what `analyze` prints and how it ends.
+fn findings_are_known(trace: &str, folder: &std::path::Path) -> Result<(), Failed> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let analyze = |more: &[&str]| guardrail(&[&["analyze", trace, "--format", "json"], more].concat());
+    let (base, all) = (file("base.json"), file("all.json"));
+    let first = analyze(&["--write-baseline", &base]);
+    let count = findings(first.report()?).count();
+    std::fs::write(&all, first.report()?.to_string())?;
+    let ended = |name: &str, more: &[&str], status: i32| -> Result<Value, Failed> {
+        let result = analyze(more);
+        ensure(result.status == status, || {
+            format!("{name}: exit status {}, not {status}\n{}", result.status, result.stderr)
+        })?;
+        Ok(result.report()?.clone())
+    };
+    let known = ended("all are known", &["--baseline", &base, "--fail-on", "new"], 0)?;
+    ensure(findings(&known).all(|finding| finding["baseline"] == "unchanged"), || format!("{known:#}"))?;
+    ended("known findings count by default", &["--baseline", &base], 1)?;
+    ended("nothing is new", &["--against", &all], 0)?;
+
+    // Without one line the baseline still is one, and that finding is new.
+    let text = std::fs::read_to_string(&base)?;
+    let mut lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("{\"id\"")).ok_or("the baseline is empty")?;
+    lines.remove(at);
+    std::fs::write(&base, lines.join("\n"))?;
+    let new = ended("one is new", &["--baseline", &base, "--fail-on", "new"], 1)?;
+    ensure(new["comparison"]["new"].as_array().is_some_and(|new| new.len() == 1), || format!("{new:#}"))?;
+
+    let rows = file("accepted.toml");
+    let row = |more: &str| format!("[[suppress]]\nfunction = \"*\"\nreason = \"a test\"\n{more}");
+    std::fs::write(&rows, row("expires = 2999-12-31\n"))?;
+    let accepted = ended("all are suppressed", &["--suppress", &rows], 0)?;
+    ensure(accepted["suppressions"]["suppressed"] == count, || format!("{accepted:#}"))?;
+    std::fs::write(&rows, row("expires = 2020-12-31\n"))?;
+    let expired = ended("the row has expired", &["--suppress", &rows], 1)?;
+    ensure(expired["suppressions"]["expired"][0]["line"] == 1, || format!("{expired:#}"))
 }
 
 /// A real race happens when one side is held for the other; the values of both writes are reported.
