@@ -4,6 +4,7 @@
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
+#include <linux/timekeeping.h>
 
 #include "base/address.h"
 #include "base/region.h"
@@ -12,11 +13,22 @@
 #include "rights/mask.h"
 #include "rights/tag.h"
 
-/* How often a list is looked at that does not look sound: others may be changing it. */
-#define TRIES 1000
+/* How long a lock or list is looked at that does not look sound, in ns: another CPU may be changing it, and a host may have stopped that CPU. */
+#define PATIENCE (100 * NSEC_PER_MSEC)
 /* Flags in the pointer to the owner of a lock (kernel/locking/mutex.h, rwsem.c). */
 #define OWNER_FLAGS 7UL
 #define READER_OWNED 1UL
+
+/* True where one more look may find it sound. @since is 0 before the first. */
+static bool is_patient(u64 *since)
+{
+	u64 now = ktime_get_mono_fast_ns();
+
+	if (!*since)
+		*since = now;
+	cpu_relax();
+	return now - *since < PATIENCE;
+}
 
 bool guardrail_links_return(const struct list_head *node, struct list_head *links)
 {
@@ -45,30 +57,27 @@ static bool look(const struct list_head *head)
 
 bool guardrail_is_list_sound(const struct list_head *head)
 {
-	int i;
+	u64 since = 0;
 
-	for (i = 0; !look(head); i++) {
-		if (i == TRIES)
+	while (!look(head))
+		if (!is_patient(&since))
 			return false;
-		cpu_relax();
-	}
 	return true;
 }
 
 bool guardrail_is_first_sound(const void *place)
 {
 	struct list_head links;
-	int i;
+	u64 since = 0;
 
-	for (i = 0; i < TRIES; i++) {
+	do {
 		const struct list_head *node = pointer_at(place);
 
 		if (!node)
 			return true;
 		if (is_kernels(node) && guardrail_links_return(node, &links) && links.next)
 			return true;
-		cpu_relax();
-	}
+	} while (is_patient(&since));
 	return false;
 }
 
@@ -90,18 +99,17 @@ static bool is_owner(unsigned long owner)
 	       task.end - task.start == own.end - own.start;
 }
 
-/* The owner may change until it is looked at. */
-static bool is_owned(const atomic_long_t *owner)
+/* The owner may change, and end, until it is looked at. Owners with one of @flags are no tasks. */
+static bool is_owned(const atomic_long_t *owner, unsigned long flags)
 {
-	int i;
+	u64 since = 0;
 
-	for (i = 0; i < TRIES; i++) {
+	do {
 		unsigned long now = atomic_long_read(owner);
 
-		if (now & READER_OWNED || is_owner(now))
+		if (now & flags || is_owner(now))
 			return true;
-		cpu_relax();
-	}
+	} while (is_patient(&since));
 	return false;
 }
 
@@ -112,7 +120,7 @@ static bool is_mutex_sound(const struct mutex *mutex)
 
 	if (!owner || owner == (unsigned long)current)
 		return true;
-	return (is_owner(owner) || is_owner(atomic_long_read(&mutex->owner))) && ARE_WAITERS_SOUND(mutex);
+	return is_owned(&mutex->owner, 0) && ARE_WAITERS_SOUND(mutex);
 }
 
 bool guardrail_is_lock_sound(unsigned long p, u32 kind)
@@ -121,7 +129,7 @@ bool guardrail_is_lock_sound(unsigned long p, u32 kind)
 
 	if (kind == GUARDRAIL_MUTEX)
 		return is_mutex_sound((const void *)p);
-	return (kind != GUARDRAIL_SHARED && kind != GUARDRAIL_EXCLUSIVE) || (is_owned(&sem->owner) && ARE_WAITERS_SOUND(sem));
+	return (kind != GUARDRAIL_SHARED && kind != GUARDRAIL_EXCLUSIVE) || (is_owned(&sem->owner, READER_OWNED) && ARE_WAITERS_SOUND(sem));
 }
 #else
 /* Its locks keep their waiters in trees. */
