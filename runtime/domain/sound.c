@@ -13,21 +13,32 @@
 #include "rights/mask.h"
 #include "rights/tag.h"
 
-/* How long a lock or list is looked at that does not look sound, in ns: another CPU may be changing it, and a host may have stopped that CPU. */
+/*
+ * How long a lock or list is looked at that does not look sound: another CPU may be changing it, and a host may have stopped that
+ * CPU. In ns, and in looks, since the clock stands while the system is suspended.
+ */
 #define PATIENCE (100 * NSEC_PER_MSEC)
+#define LOOKS 10000000
+
+/* Zero before the first look. */
+struct looks {
+	u64 since;
+	unsigned int count;
+};
+
 /* Flags in the pointer to the owner of a lock (kernel/locking/mutex.h, rwsem.c). */
 #define OWNER_FLAGS 7UL
 #define READER_OWNED 1UL
 
-/* True where one more look may find it sound. @since is 0 before the first. */
-static bool is_patient(u64 *since)
+/* True where one more look may find it sound. */
+static bool is_patient(struct looks *looks)
 {
 	u64 now = ktime_get_mono_fast_ns();
 
-	if (!*since)
-		*since = now;
+	if (!looks->count)
+		looks->since = now;
 	cpu_relax();
-	return now - *since < PATIENCE;
+	return ++looks->count < LOOKS && now - looks->since < PATIENCE;
 }
 
 bool guardrail_links_return(const struct list_head *node, struct list_head *links)
@@ -57,10 +68,10 @@ static bool look(const struct list_head *head)
 
 bool guardrail_is_list_sound(const struct list_head *head)
 {
-	u64 since = 0;
+	struct looks looks = {};
 
 	while (!look(head))
-		if (!is_patient(&since))
+		if (!is_patient(&looks))
 			return false;
 	return true;
 }
@@ -68,7 +79,7 @@ bool guardrail_is_list_sound(const struct list_head *head)
 bool guardrail_is_first_sound(const void *place)
 {
 	struct list_head links;
-	u64 since = 0;
+	struct looks looks = {};
 
 	do {
 		const struct list_head *node = pointer_at(place);
@@ -77,7 +88,7 @@ bool guardrail_is_first_sound(const void *place)
 			return true;
 		if (is_kernels(node) && guardrail_links_return(node, &links) && links.next)
 			return true;
-	} while (is_patient(&since));
+	} while (is_patient(&looks));
 	return false;
 }
 
@@ -102,14 +113,14 @@ static bool is_owner(unsigned long owner)
 /* The owner may change, and end, until it is looked at. Owners with one of @flags are no tasks. */
 static bool is_owned(const atomic_long_t *owner, unsigned long flags)
 {
-	u64 since = 0;
+	struct looks looks = {};
 
 	do {
 		unsigned long now = atomic_long_read(owner);
 
 		if (now & flags || is_owner(now))
 			return true;
-	} while (is_patient(&since));
+	} while (is_patient(&looks));
 	return false;
 }
 
