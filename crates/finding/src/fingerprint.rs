@@ -123,7 +123,7 @@ impl Frame {
 }
 
 /// Objects up to this size in bytes are no arrays, so that an offset in them is a member.
-const SMALL: u64 = 512;
+pub const SMALL_OBJECT: u64 = 512;
 
 /// What a finding is about, by name: a variable, a member of a type, or what a function allocated.
 fn target(finding: &Finding) -> String {
@@ -135,7 +135,7 @@ fn target(finding: &Finding) -> String {
         return without_indices(field);
     }
     let by = object.allocated.as_ref().and_then(|at| at.stack.iter().find(|frame| frame.in_driver()));
-    let offset = object.offset.filter(|_| is_race(finding) && object.size <= SMALL);
+    let offset = object.offset.filter(|_| is_race(finding) && object.size <= SMALL_OBJECT);
     let offset = offset.map_or_else(String::new, |offset| format!("+{offset}"));
     let name = object.name.as_deref().unwrap_or_default();
     format!("{} {name} {}{offset}", object.class, by.map_or("", Frame::base))

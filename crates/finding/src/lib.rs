@@ -15,7 +15,7 @@ pub mod kinds;
 mod model;
 mod source;
 
-pub use fingerprint::{Fingerprints, without_indices};
+pub use fingerprint::{Fingerprints, SMALL_OBJECT, without_indices};
 pub use model::{
     AccessInfo, BaselineState, CallStack, Confirmation, ContextInfo, Finding, Frame, HeldLock, ObjectInfo,
     OriginInfo, OtherAccess, Related, Severity, Suppressed,

@@ -86,9 +86,6 @@ pub(super) enum Target {
     Address(u64),
 }
 
-/// Objects up to this size in bytes are no arrays.
-const SMALL: u64 = 512;
-
 /// The target that groups findings, of an address and code at `pc`.
 pub(super) fn group_target(state: &State, addr: u64, pc: u64) -> Target {
     if let Some((_, range, _)) = state.modules.variable_at(addr) {
@@ -101,7 +98,11 @@ pub(super) fn group_target(state: &State, addr: u64, pc: u64) -> Target {
     let offset = addr - object.start;
     match member(state, object, module, offset) {
         Some(name) => Target::Member(guardrail_finding::without_indices(&name)),
-        None => Target::Object(object.allocated, object.size, (object.size <= SMALL).then_some(offset)),
+        None => Target::Object(
+            object.allocated,
+            object.size,
+            (object.size <= guardrail_finding::SMALL_OBJECT).then_some(offset),
+        ),
     }
 }
 
