@@ -50,6 +50,15 @@ pub fn failed_names(output: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// What the test said when it failed, in one line; nothing where it said nothing.
+pub fn reason<'a>(output: &'a str, name: &str) -> &'a str {
+    let mut lines = output.lines();
+    let heads = [format!("---- {name} ----"), format!("---- {name} stdout ----")];
+    lines.find(|line| heads.iter().any(|head| line == head));
+    let thread = |line: &str| line.starts_with("thread '");
+    lines.map(str::trim).find(|line| !line.is_empty() && !thread(line)).unwrap_or_default()
+}
+
 /// Lines about tests that passed only when they ran again.
 pub fn flaky(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter(|line| line.starts_with("flaky: "))
@@ -98,6 +107,16 @@ test result: ok. 3 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; fini
     fn failed_and_flaky_tests_are_named() {
         assert_eq!(failed_names(OUTPUT).collect::<Vec<_>>(), ["two"]);
         assert_eq!(flaky(OUTPUT).collect::<Vec<_>>(), ["flaky: zoo/race on 6.1: no finding"]);
+    }
+
+    #[test]
+    fn the_reason_is_what_the_test_said_first() {
+        let mimic = "---- a on b ----\nno finding\nmore\n";
+        assert_eq!(reason(mimic, "a on b"), "no finding");
+        let own =
+            "---- two stdout ----\n\nthread 'two' (7) panicked at a.rs:1:2:\nassertion failed: x\nnote: b\n";
+        assert_eq!(reason(own, "two"), "assertion failed: x");
+        assert_eq!(reason(OUTPUT, "two"), "");
     }
 
     #[test]

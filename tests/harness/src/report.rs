@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Lines of output of a failed step.
 const LINES: usize = 300;
+/// Characters of what a failed test said that stand beside its name.
+const REASON: usize = 400;
 /// Steps that are named as the slowest.
 const SLOWEST: usize = 8;
 
@@ -16,6 +18,8 @@ const SLOWEST: usize = 8;
 pub struct Report {
     count: Count,
     times: Vec<(Duration, &'static str)>,
+    /// What failed, a line each.
+    failures: Vec<String>,
     /// True where the user stopped the run.
     interrupted: bool,
 }
@@ -48,10 +52,9 @@ impl Report {
         }
         if count.failed != 0 {
             count::tail(&ended.output, LINES).iter().for_each(|line| println!("{line}"));
-            if ended.end == End::Hung {
-                println!("FAIL  {} took longer than {} s and was killed", step.name, step.limit.as_secs());
-            }
-            count::failed_names(&ended.output).for_each(|name| println!("FAIL  {name}"));
+            let failures = failures(step, ended);
+            failures.iter().for_each(|line| println!("{line}"));
+            self.failures.extend(failures);
         }
         count.failed == 0
     }
@@ -68,8 +71,9 @@ impl Report {
         self.interrupted = true;
     }
 
-    /// Prints the slowest steps and the counts.
+    /// Prints once more what failed, then the slowest steps and the counts.
     pub fn end(mut self) -> ExitCode {
+        self.failures.iter().for_each(|line| println!("{line}"));
         self.times.sort();
         let slowest = self.times.iter().rev().take(SLOWEST);
         let slowest: Vec<_> = slowest.map(|(took, name)| format!("{name} {} s", took.as_secs())).collect();
@@ -81,4 +85,19 @@ impl Report {
             _ => ExitCode::FAILURE,
         }
     }
+}
+
+/// What failed in a step, a line each: its tests with their reasons, or the step itself.
+fn failures(step: &Step, ended: &Ended) -> Vec<String> {
+    let tests = count::failed_names(&ended.output).map(|name| {
+        let reason: String = count::reason(&ended.output, name).chars().take(REASON).collect();
+        format!("FAIL  {}: {name}{}{reason}", step.name, if reason.is_empty() { "" } else { ": " })
+    });
+    let mut lines: Vec<String> = tests.collect();
+    if ended.end == End::Hung {
+        lines.push(format!("FAIL  {} took longer than {} s and was killed", step.name, step.limit.as_secs()));
+    } else if lines.is_empty() {
+        lines.push(format!("FAIL  {}", step.name));
+    }
+    lines
 }
