@@ -5,6 +5,7 @@
  * How far apart the objects of a slab lie is known to the allocator alone. It is asked where some addresses belong:
  * the first that does not belong to the first object is the begin of the second.
  */
+#include <linux/kfence.h>
 #include <linux/mm.h>
 #include <linux/sched/task_stack.h>
 #include <linux/slab.h>
@@ -16,6 +17,8 @@
 
 /* What the allocator may lay between objects beside their size: alignment, and the link of free ones. */
 #define MOST_GAP 128
+/* How many allocations in a row KFENCE may take. */
+#define MOST_SAMPLED 16
 /* How far behind a pointer into a stack its object reaches at most, in bytes. */
 #define ON_STACK 512
 
@@ -135,6 +138,19 @@ bool guardrail_region_of(unsigned long addr, struct guardrail_region *region)
 	return true;
 }
 
+/* An object beside others; NULL without memory. An object that KFENCE guards has a page of its own, and is no measure. */
+static void *__init object_of(size_t size)
+{
+	void *object = kmalloc(size, GFP_KERNEL);
+	int tries;
+
+	for (tries = 0; object && is_kfence_address(object) && tries < MOST_SAMPLED; tries++) {
+		kfree(object);
+		object = kmalloc(size, GFP_KERNEL);
+	}
+	return object;
+}
+
 int __init guardrail_region_init(void)
 {
 	unsigned long function = guardrail_find_symbol("__kmem_obj_info"), object;
@@ -146,7 +162,7 @@ int __init guardrail_region_init(void)
 		return -ENODEV;
 	}
 	static_call_update(guardrail_object_info, (typeof(&guardrail_t_object_info))function);
-	object = (unsigned long)kmalloc(64, GFP_KERNEL);
+	object = (unsigned long)object_of(64);
 	right = object && guardrail_region_of(object + 40, &region) && region.start == object && region.end == object + 64;
 	kfree((void *)object);
 	if (!right)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Memory that a module has in each network namespace. */
+#include <linux/kfence.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <net/net_namespace.h>
@@ -73,6 +74,12 @@ static unsigned long memory_of(const struct net *net, unsigned int id)
 	return p;
 }
 
+/* Whether the memory has the size of an allocation of so many bytes. KFENCE keeps what was asked for, the allocator what it gave. */
+static bool is_of_size(const void *p, size_t size)
+{
+	return ksize(p) == (is_kfence_address(p) ? size : kmalloc_size_roundup(size));
+}
+
 static int each(const struct guardrail_action *action, const struct net *net, bool give)
 {
 	int i, err = 0;
@@ -87,7 +94,7 @@ static int each(const struct guardrail_action *action, const struct net *net, bo
 			known[i].number = READ_ONCE(*known[i].id);
 		p = memory_of(net, known[i].number);
 		/* Another module's memory mostly has another size. */
-		if (!p || ksize((void *)p) != kmalloc_size_roundup(known[i].size))
+		if (!p || !is_of_size((void *)p, known[i].size))
 			continue;
 		if (give)
 			err = guardrail_give(action->domain, p, known[i].size, KIND_PRIVATE);
