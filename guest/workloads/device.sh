@@ -29,6 +29,25 @@ find_disk() {
     return 1
 }
 
+# Keeps a process on each CPU busy with what the workload calls `load CPU`, until stop_load.
+start_load() {
+    rm -f /tmp/stop
+    for cpu in 0 1; do
+        (
+            taskset -p $((1 << cpu)) "$(exec sh -c 'echo $PPID')"
+            until [ -e /tmp/stop ]; do
+                load $cpu
+                usleep 10000
+            done
+        ) >/dev/null 2>&1 </dev/null &
+    done
+}
+
+stop_load() {
+    touch /tmp/stop
+    usleep 500000
+}
+
 # Names a step after what the table of rights takes, where a guarded driver has one: pages of entries, pages to map them, writable bytes.
 table_of_rights() {
     rights=/sys/kernel/debug/guardrail/domains

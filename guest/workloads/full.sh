@@ -106,24 +106,6 @@ rebind() {
     give_back
 }
 
-start_load() {
-    rm -f /tmp/stop
-    for cpu in 0 1; do
-        (
-            taskset -p $((1 << cpu)) "$(exec sh -c 'echo $PPID')"
-            until [ -e /tmp/stop ]; do
-                load $cpu
-                usleep 10000
-            done
-        ) >/dev/null 2>&1 </dev/null &
-    done
-}
-
-stop_load() {
-    touch /tmp/stop
-    usleep 500000
-}
-
 heavy() {
     start_load
     usleep 4000000

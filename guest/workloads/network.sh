@@ -11,7 +11,7 @@ address() {
     ip address add 10.0.2.15/24 dev "$INTERFACE" && ip route add default via $HOST
 }
 
-get() { wget -q -T 30 -O - "http://$HOST:$PORT/$1"; }
+get() { wget -q -T 120 -O - "http://$HOST:$PORT/$1"; }
 
 checksum() { md5sum | cut -c 1-32; }
 

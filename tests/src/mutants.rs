@@ -84,5 +84,7 @@ pub fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<String, Failed> 
 pub fn campaign(driver: &str, out: &Path, more: &[&str]) -> Result<Checked, Failed> {
     let out = out.to_str().ok_or("a path")?;
     let common = ["inject", driver, "--kernel", KERNEL, "--run", "-o", out, "--format", "json"];
-    Ok(guardrail(&[&common, more, &SHORT].concat()))
+    // Only the workload of networks reads these settings.
+    let short: &[&str] = if more.contains(&"--workload") { &[] } else { &SHORT };
+    Ok(guardrail(&[&common, more, short].concat()))
 }

@@ -57,16 +57,8 @@ fn values_out_of_range() {
 #[test]
 fn races_are_confirmed_only_where_races_are_looked_for() {
     assert_refused(
-        &["check", "e1000", "--confirm"],
+        &["check", "e1000", "--tool", "quiet", "--confirm"],
         "--confirm tries races, but no checker of the run finds any; add --tool drcheck or --tool all",
-    );
-}
-
-#[test]
-fn what_is_not_there_yet() {
-    assert_refused(
-        &["check", "e1000", "--format", "html"],
-        "the format 'html' is not available yet; use text, json or sarif",
     );
 }
 
@@ -248,6 +240,21 @@ fn reports_are_compared() {
         ["c3", "a1", "b2"]
     );
     assert_eq!(guardrail(&["diff", &new, &new]).status.code(), Some(0));
+}
+
+#[test]
+fn a_mail_is_about_one_finding() {
+    let files = Files::new();
+    let from = files.add("report.json", &report("e1000", &["a1", "b2"]));
+    let sentence = "a mail is about one finding; write 'guardrail report FINGERPRINT --mail'";
+    assert_refused(&["report", "--mail", "--from", &from], sentence);
+    assert_refused(&["report", "a1", "b2", "--mail", "--from", &from], sentence);
+    let together = "the argument '--mail' cannot be used with '--format <FORMAT>'";
+    assert_refused(&["report", "a1", "--mail", "--format", "json"], together);
+    let output = guardrail(&["report", "b", "--mail", "--from", &from]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("Subject: [BUG] e1000: leak in probe\n"), "{text}");
 }
 
 #[test]

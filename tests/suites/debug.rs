@@ -1,6 +1,10 @@
 //! A guest that was saved at a finding, and what gdb sees in it.
 
+use guardrail_host::zoo;
 use guardrail_tests::{check, findings, guardrail, root};
+use guardrail_vm::packages::Packages;
+use guardrail_vm::{Cache, kernels};
+use std::process::Command;
 
 /// gdb stands at the instruction of the finding, held before it reached the device: with its line, its callers in the kernel, and
 /// the kernel's own data.
@@ -50,4 +54,47 @@ fn gdb_opens_the_guest_at_the_finding() {
     let other = guardrail(&["debug", "xyz", "--out", out]);
     let sentence = format!("error: no finding of the run is called 'xyz'; the guest was saved at {id}\n");
     assert_eq!((other.status, other.stderr), (2, sentence));
+}
+
+/// A stripped driver has the lines and inlined functions of its debug file, and finds it again when the trace is analyzed. A debug
+/// file of another driver is refused.
+#[test]
+fn a_stripped_driver_has_the_lines_of_its_debug_file() {
+    let packages = Packages::new(&Cache::open().unwrap());
+    let kernel = kernels::find(&packages, kernels::DEFAULT).unwrap();
+    let whole = zoo::plan(&packages, &kernel, "zoo/uaf-inlined").unwrap().driver;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (debug, stripped, trace) = (path("whole.ko"), path("uaf_inlined.ko"), path("run.trace"));
+    std::fs::write(&debug, &whole.bytes).unwrap();
+    // A section of its own, so that no earlier run has left a debug file of this module.
+    let section = format!("--add-section=.test={}", path("stamp"));
+    std::fs::write(path("stamp"), format!("{:?}", std::time::SystemTime::now())).unwrap();
+    let copied =
+        Command::new("objcopy").args(["--strip-debug", &section, &debug, &stripped]).status().unwrap();
+    assert!(copied.success());
+
+    let source = |report: &serde_json::Value| {
+        let finding = findings(report).find(|finding| finding["kind"] == "use-after-free").expect("the bug");
+        let inlined = finding["stack"][0]["inlined"].as_array().map_or(0, Vec::len);
+        (finding["location"]["line"].as_u64(), inlined)
+    };
+    let bare = check(&[&stripped, "--record", &trace]);
+    assert_eq!(source(bare.report().unwrap()), (None, 0), "{}", bare.stderr);
+    let analyze = |more: &[&str]| guardrail(&[&["analyze", &trace, "--format", "json"], more].concat());
+    let other = zoo::plan(&packages, &kernel, "zoo/uaf-timer").unwrap().driver.path.display().to_string();
+    let refused = analyze(&["--debug-file", &other]);
+    assert_eq!(refused.status, 2);
+    assert!(
+        refused.stderr.contains("it is the debug file of no driver of this run: its build ID is "),
+        "{}",
+        refused.stderr
+    );
+    let without = analyze(&["--debug-file", &stripped]);
+    assert!(without.stderr.contains("it has no debug information (DWARF)"), "{}", without.stderr);
+    let with = analyze(&["--debug-file", &debug]);
+    let (line, inlined) = source(with.report().unwrap());
+    assert!(line.is_some() && inlined == 2, "{line:?} {inlined}\n{}", with.stdout);
+    let again = analyze(&[]);
+    assert_eq!(source(again.report().unwrap()), (line, inlined), "the file is kept in the cache");
 }

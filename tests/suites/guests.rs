@@ -23,12 +23,18 @@ const DMA_SAMPLE: [&str; 9] = [
 ];
 const DRIVERS: [&str; 5] = ["e1000", "pcnet32", "8139cp", "e100", "sym53c8xx"];
 
+/// A fault of a stock driver, which the kernel reports on all kernels: it frees coherent memory with interrupts off.
+const KNOWN: (&str, &str) = ("sym53c8xx", "___free_dma_mem_cluster");
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     if !arguments.list {
         let bugs = Bug::all();
-        zoo_trials(&bugs, &mut trials);
+        // With `--skip zoo`, the zoo's guests need not boot.
+        if !arguments.skip.iter().any(|skip| skip == "zoo") {
+            zoo_trials(&bugs, &mut trials);
+        }
         for kernel in KERNELS {
             for driver in DRIVERS {
                 trials.push(Trial::test(format!("{driver} on {kernel} is silent"), move || {
@@ -45,8 +51,9 @@ fn main() {
             let name = format!("DMA bugs with {} are named, and twins silent", option.join(" "));
             trials.push(Trial::test(name, move || dma_otherwise(&sample, option)));
         }
+        trials.push(Trial::test("what the user sets arrives, and what nothing reads is refused", settings));
         trials.push(Trial::test("a panic in the driver is a result", panic_is_a_result));
-        trials.push(Trial::test("a race is made to happen", race_is_confirmed));
+        trials.push(Trial::test("a race is made to happen, and its fault follows", race_is_confirmed));
     }
     guardrail_tests::run(arguments, trials)
 }
@@ -64,6 +71,10 @@ struct Bug {
     triage: Option<String>,
     /// The beginning of the triage of further races that it causes.
     also: Option<String>,
+    /// True where the guest's kernel itself reports it.
+    by_kernel: bool,
+    /// True where it always ends the kernel.
+    dies: bool,
     /// The checker with its option; `None` where it needs none.
     tool: Option<String>,
     /// True where it drives QEMU's `edu` device.
@@ -93,6 +104,8 @@ impl Bug {
             also: planted.word("also"),
             tool: planted.word("tool"),
             edu: planted.expect["device"] == "edu",
+            by_kernel: planted.expect["checker"] == "kernel",
+            dies: planted.expect["aftermath"] == "oops",
             oopses: planted.word("aftermath").is_some_and(|after| after.ends_with("oops")),
             inlined: planted.expect["inlined"].as_array().cloned().unwrap_or_default(),
         }
@@ -135,11 +148,17 @@ const WAITING: usize = 5;
 /// A guest runs many modules that it survives; each other module has a guest of its own.
 fn zoo_trials(bugs: &[Bug], trials: &mut Vec<Trial>) {
     let (alone, together): (Vec<&Bug>, Vec<&Bug>) = bugs.iter().partition(|bug| bug.oopses);
-    for (kernel, bug) in KERNELS.iter().flat_map(|kernel| alone.iter().map(move |bug| (kernel, bug))) {
+    // A panic that is a result (see there) has the bug for which the kernel stops by itself.
+    let guests = KERNELS.iter().flat_map(|kernel| alone.iter().map(move |bug| (kernel, bug)));
+    for (kernel, bug) in guests.filter(|(_, bug)| !bug.by_kernel) {
         let expected = Bug::clone(bug);
         trials.push(Trial::test(format!("zoo/{} on {kernel}", bug.folder), move || {
             let result = check(&[&format!("zoo/{}", expected.folder), "--kernel", kernel, "--tool", "all"]);
-            named(&result, &expected)
+            named(&result, &expected)?;
+            let oops =
+                |finding: &Value| finding["kind"] == "kernel-oops" && finding["module"] == expected.module();
+            let died = findings(result.report()?).any(oops);
+            ensure(died || !expected.dies, || "the oops of the driver is no finding".to_owned())
         }));
     }
     // Modules that need the device are together: the first module decides which device the guest has.
@@ -214,6 +233,12 @@ fn guest_trials(
             ensure(loud.is_empty(), || format!("the twin is not silent: {loud:#?}"))
         }));
     }
+    if bugs.iter().any(|(bug, survived)| bug.folder == "uaf-timer" && *survived) {
+        let result = Arc::clone(&run.result);
+        trials.push(Trial::test(format!("stacks on {kernel} reach the kernel's entry"), move || {
+            whole_stacks(result.report()?)
+        }));
+    }
     let Shared { trace, folder, .. } = run;
     trials.push(Trial::test(
         format!("zoo trace {number} on {kernel} keeps the rules of traces"),
@@ -222,6 +247,32 @@ fn guest_trials(
             keeps_the_rules(&trace)
         },
     ));
+}
+
+/// A finding's stacks lead to where the kernel was entered or began a thread, and one leads over an
+/// interrupt's stack.
+fn whole_stacks(report: &Value) -> Result<(), Failed> {
+    let names = |stack: &Value| -> Vec<String> {
+        let frames = stack.as_array().map(Vec::as_slice).unwrap_or_default();
+        frames.iter().map(|frame| frame["function"].as_str().unwrap_or("").to_owned()).collect()
+    };
+    let finding = findings(report).find(|finding| finding["module"] == "uaf_timer").ok_or("no finding")?;
+    let allocated = &finding["object"]["allocated"]["stack"];
+    for (stack, within, last) in [
+        (&finding["stack"], ["process_one_work", "worker_thread", "kthread"].as_slice(), "ret_from_fork"),
+        (allocated, &["do_one_initcall", "do_init_module"], "entry_SYSCALL_64"),
+    ] {
+        let names = names(stack);
+        let mut rest = names.iter();
+        let has = within.iter().all(|wanted| rest.any(|name| name == wanted));
+        let ends = names.last().is_some_and(|name| name.starts_with(last));
+        ensure(has && ends, || format!("the stack does not lead to {last}: {names:#?}"))?;
+    }
+    let freed = &finding["object"]["freed"]["stack"];
+    let over = |frame: &Value| frame["switched"] == true;
+    ensure(freed.as_array().is_some_and(|stack| stack.iter().any(over)), || {
+        format!("a timer's function ran on no interrupt's stack: {:#?}", names(freed))
+    })
 }
 
 /// A bug that one guest did not show may depend on the guest's timing, as races do. It runs once more in a
@@ -233,12 +284,15 @@ fn again(kernel: &str, bug: &Bug, missed: Failed) -> Result<(), Failed> {
     named(&check(&[&format!("zoo/{}", bug.folder), "--kernel", kernel, "--tool", tool]), bug)
 }
 
-/// The bug is reported with its kind, function and line, and its module has no other finding.
+/// The bug is reported with its kind, function and line, and its module has no other finding. What the kernel
+/// says about a bug that a checker finds is its aftermath.
 fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
     let report = result.report()?;
     let module = bug.module();
-    let of_module: Vec<&Value> =
-        findings(report).filter(|finding| finding["module"] == module.as_str()).collect();
+    let of_module: Vec<&Value> = findings(report)
+        .filter(|finding| finding["module"] == module.as_str())
+        .filter(|finding| bug.by_kernel || finding["checker"] != "kernel")
+        .collect();
     let (right, mut wrong): (Vec<&Value>, Vec<&Value>) =
         of_module.iter().partition(|finding| bug.is_named_by(finding));
     if let Some(also) = &bug.also {
@@ -264,7 +318,10 @@ fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
 fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("run.trace").display().to_string();
-    let result = check(&[driver, "--kernel", kernel, "--record", &trace]);
+    // 8139cp can unmask what it receives while NAPI is scheduled. QEMU then delivers 10,000 interrupts before the
+    // driver goes on, which takes long where others use the processors.
+    let result =
+        check(&[driver, "--kernel", kernel, "--tool", "quiet", "--record", &trace, "--timeout", "1500"]);
     let report = result.report()?;
     let run = &report["run"];
     if run["outcome"] != "completed" || run["lost_events"] != 0 || run["blocks"].as_u64() < Some(1000) {
@@ -279,8 +336,13 @@ fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
         return Err(format!("accesses were not held as they should be: {gate:#}").into());
     }
     keeps_the_rules(&trace)?;
-    match findings(report).next() {
-        None if result.status == 0 => Ok(()),
+    let known = |finding: &&Value| {
+        finding["kind"] == "kernel-warning"
+            && (driver, finding["function"].as_str()) == (KNOWN.0, Some(KNOWN.1))
+    };
+    let status = i32::from(findings(report).any(|finding| known(&finding)));
+    match findings(report).find(|finding| !known(finding)) {
+        None if result.status == status => Ok(()),
         None => Err(format!("exit status {}", result.status).into()),
         // The message is one line with the essence first, because a log may be cut.
         Some(finding) => Err(format!(
@@ -356,7 +418,8 @@ fn findings_are_known(trace: &str, folder: &std::path::Path) -> Result<(), Faile
     };
     let known = ended("all are known", &["--baseline", &base, "--fail-on", "new"], 0)?;
     ensure(findings(&known).all(|finding| finding["baseline"] == "unchanged"), || format!("{known:#}"))?;
-    ended("known findings count by default", &["--baseline", &base], 1)?;
+    ended("known findings do not count by default", &["--baseline", &base], 0)?;
+    ended("known findings count where all do", &["--baseline", &base, "--fail-on", "any"], 1)?;
     ended("nothing is new", &["--against", &all], 0)?;
 
     // Without one line the baseline still is one, and that finding is new.
@@ -378,32 +441,126 @@ fn findings_are_known(trace: &str, folder: &std::path::Path) -> Result<(), Faile
     ensure(expired["suppressions"]["expired"][0]["line"] == 1, || format!("{expired:#}"))
 }
 
-/// A real race happens when one side is held for the other; the values of both writes are reported.
+/// A real race happens when one side is held for the other, and the use after free follows. The accesses of
+/// the twin do not meet, and nothing follows.
 fn race_is_confirmed() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("run").display().to_string();
-    let result = check(&["zoo/race-process-timer", "--tool", "drcheck", "--confirm", "--out", &out]);
-    let outcome = |report: &Value| report["findings"][0]["confirmation"]["outcome"].clone();
-    let mut confirmation = outcome(result.report()?);
-    if confirmation != "confirmed" {
+    let tools = "drcheck:klockset,dmcheck,dmacheck,lockcheck,protocheck";
+    let found = check(&["zoo/race-free", "zoo/race-free_ok", "--tool", tools, "--out", &out]);
+    found.report()?;
+    let confirmed = |runs: &str| {
+        guardrail(&["confirm", "--out", &out, "--runs", runs, "--follow", "5", "--format", "json"])
+    };
+    let mut result = confirmed("1");
+    let stored = || -> Result<Value, Failed> {
+        Ok(serde_json::from_str(&std::fs::read_to_string(folder.path().join("run/report.json"))?)?)
+    };
+    let judged = |report: &Value| -> Result<(), Failed> {
+        let of = |module: &str| -> Vec<&Value> {
+            findings(report).filter(|one| one["module"] == module).map(|one| &one["confirmation"]).collect()
+        };
+        let faulty = |one: &&Value| {
+            let then = &one["consequence"];
+            let fault = &then["finding"];
+            one["outcome"] == "confirmed"
+                && then["outcome"] == "fault"
+                && fault["kind"] == "use-after-free"
+                && fault["function"] == "race_free_expire"
+        };
+        let (races, twins) = (of("race_free"), of("race_free_ok"));
+        ensure(races.iter().any(faulty), || format!("the race: {races:#?}"))?;
+        ensure(!twins.is_empty() && twins.iter().all(|one| one["outcome"] != "confirmed"), || {
+            format!("the twin: {twins:#?}")
+        })
+    };
+    if judged(&stored()?).is_err() {
         // The result depends on chance.
-        guardrail(&["confirm", "--out", &out]);
-        let text = std::fs::read_to_string(folder.path().join("run/report.json"))?;
-        confirmation = outcome(&serde_json::from_str(&text)?);
+        result = confirmed("3");
     }
-    if confirmation == "confirmed" {
-        Ok(())
-    } else {
-        Err(format!("{confirmation}\n{}", result.stderr).into())
-    }
+    judged(&stored()?).map_err(|why| format!("{}\n{}", why.message().unwrap_or(""), result.stderr))?;
+    ensure(result.status == 1, || format!("exit status {}", result.status))
 }
 
-/// Findings before the panic are reported, with the panic's own text.
-fn panic_is_a_result() -> Result<(), Failed> {
-    let result = check(&["zoo/null-dereference"]);
+/// A variable and a parameter reach the guest. A name that nothing reads is refused without a guest.
+fn settings() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("mine.sh");
+    let text = "step parameter test \"$(cat /sys/module/loop/parameters/max_part)\" = \"$WANTED\"\n";
+    std::fs::write(&script, text)?;
+    let script = script.display().to_string();
+    let run = |more: &[&str]| check(&[&["loop", "--workload", &script], more].concat());
+    for (more, sentence) in [
+        (
+            ["--set", "WANTD=7"],
+            format!("the workload '{script}' reads no variable 'WANTD'; the nearest is 'WANTED'"),
+        ),
+        (
+            ["--param", "max_prt=7"],
+            "the module 'loop' has no parameter 'max_prt'; the nearest are 'max_part', 'max_loop'".into(),
+        ),
+        (["--param", "brd.rd_nr=7"], "there is no module of the run named 'brd'".into()),
+    ] {
+        let refused = run(&more);
+        let last = refused.stderr.lines().last().unwrap_or_default();
+        ensure(refused.status == 2 && last == format!("error: {sentence}"), || format!("{more:?}: {last}"))?;
+    }
+    let two = check(&["loop", "dummy", "--param", "max_part=7"]);
+    let sentence = "does not say for which driver; write MODULE.NAME=VALUE with one of loop, dummy";
+    ensure(two.status == 2 && two.stderr.contains(sentence), || two.stderr.clone())?;
+    let trace = folder.path().join("run.trace").display().to_string();
+    let set = ["--set", "WANTED=7", "--param", "loop.max_part=7"];
+    let result = run(&[&set[..], &["--min-coverage", "90", "--record", &trace]].concat());
+    little_is_not_clean(&result, &trace)
+}
+
+/// A run that completed and saw little of its driver is not clean, and neither is a trace that was cut.
+fn little_is_not_clean(result: &Checked, trace: &str) -> Result<(), Failed> {
     let report = result.report()?;
-    if report["run"]["outcome"] != "guest-panic" || result.status != 1 {
+    let ran = &report["run"]["coverage"][0];
+    let (some, all) = (ran["functions_run"].as_u64(), ran["functions"].as_u64());
+    let right = ran["module"] == "loop" && some > Some(1) && some < all && ran["blocks"].as_u64() > some;
+    let outcome = |report: &Value| report["run"]["outcome"].clone();
+    ensure(right && outcome(report) == "not-exercised" && result.status == 6, || {
+        format!("{} {report:#}\n{}", result.status, result.stderr)
+    })?;
+    let again = guardrail(&["analyze", trace, "--format", "json"]);
+    ensure(again.report()?["run"]["coverage"] == report["run"]["coverage"] && again.status == 6, || {
+        format!("{} {}", again.status, again.stderr)
+    })?;
+    let bytes = std::fs::read(trace)?;
+    std::fs::write(trace, &bytes[..bytes.len() * 2 / 3])?;
+    let cut = guardrail(&["analyze", trace, "--format", "json"]);
+    ensure(outcome(cut.report()?) == "truncated" && cut.status == 6, || {
+        format!("{} {}", cut.status, cut.stderr)
+    })?;
+    // A driver of another bus than PCI that finds no device.
+    let unbound = check(&["cdc_acm"]);
+    ensure(outcome(unbound.report()?) == "no-device-bound" && unbound.status == 6, || {
+        format!("{} {}", unbound.status, unbound.stderr)
+    })
+}
+
+/// Where the kernel stops, its report is a finding, with the whole log beside it.
+fn panic_is_a_result() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().join("run").display().to_string();
+    let result = check(&["zoo/kernel-list", "--out", &out]);
+    let report = result.report()?;
+    let bug =
+        Bug::all().into_iter().find(|bug| bug.folder == "kernel-list").ok_or("the zoo has no kernel-list")?;
+    named(&result, &bug)?;
+    let log = format!("{out}/console.log");
+    if report["run"]["outcome"] != "guest-panic"
+        || report["run"]["kernel_log"] != log.as_str()
+        || result.status != 1
+    {
         return Err(format!("{report:#} exit status {}\n{}", result.status, result.stderr).into());
     }
-    Ok(())
+    let text = std::fs::read(log)?;
+    let text = String::from_utf8_lossy(&text);
+    // The first line of the boot, below the level that the console usually shows, and the last of the panic.
+    ensure(text.contains("Linux version ") && text.contains("Kernel panic - not syncing"), || {
+        text.to_string()
+    })
 }

@@ -127,7 +127,7 @@ fn spread(kernel: &str, driver: &str, folder: &Path) -> Result<PathBuf, Failed> 
 fn works(kernel: &str, driver: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let path = spread(kernel, driver, folder.path())?;
-    let result = check(&["--kernel", kernel, &path.display().to_string()]);
+    let result = check(&["--tool", "quiet", "--kernel", kernel, &path.display().to_string()]);
     let report = result.report()?;
     let outcome = report["run"]["outcome"].as_str();
     if result.status != 0 || outcome != Some("completed") || findings(report).count() > 0 {
@@ -162,7 +162,7 @@ fn traced(kernel: &str) -> Result<(), Failed> {
     if trace.logged.iter().any(|&places| places < 100) || trace.silent > 20 {
         return Err(format!("{:?} sites log, {} do not", trace.logged, trace.silent).into());
     }
-    let result = check(&["--kernel", kernel, &path]);
+    let result = check(&["--tool", "quiet", "--kernel", kernel, &path]);
     let report = result.report()?;
     if result.status != 0 || report["run"]["outcome"] != "completed" || findings(report).count() > 0 {
         return Err(result.said().into());
@@ -189,7 +189,7 @@ fn guarded(kernel: &str) -> Result<(), Failed> {
     if checks.stores.checked < 500 {
         return Err(format!("only {:?}", checks.stores).into());
     }
-    let result = check(&["--kernel", kernel, &path]);
+    let result = check(&["--tool", "quiet", "--kernel", kernel, &path]);
     let report = result.report()?;
     if result.status != 0 || report["run"]["outcome"] != "completed" {
         return Err(result.said().into());

@@ -20,9 +20,10 @@
 use crate::definedness::Definedness;
 use crate::machine::{Context, Object, ObjectId, Out, State, describe};
 use crate::order::{Acquired, Entry, LockId, Parts, Step};
+use crate::provenance::Stray;
 use crate::reports::Reports;
-use crate::stacks::{MAX_FRAMES, StackId};
-use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
+use crate::stacks::{CallTrace, StackId};
+use crate::value_flow::{InsnCtx, Origin, Reach, Regs, RepRange, Value};
 use guardrail_finding::{AccessInfo, Finding, ObjectInfo, OtherAccess, Related, Severity};
 use guardrail_knowledge::effect::Summary;
 use guardrail_trace::event::Access;
@@ -84,7 +85,7 @@ pub struct Violation<'a> {
     /// The name of the domain, and the states of its protocols.
     pub states: &'a str,
     /// The stack: where the driver left for the core, or its main function if that has returned.
-    pub stack: &'a [u64],
+    pub stack: &'a CallTrace,
 }
 
 /// A list that was passed to a hooked function.
@@ -124,10 +125,18 @@ pub trait Checker {
     fn needs_definedness(&self) -> bool {
         false
     }
+    /// Whether the checker uses [`Checker::strayed`], which takes definedness as well. Keeping track of pointers
+    /// costs time.
+    fn needs_provenance(&self) -> bool {
+        false
+    }
     /// The driver read memory.
     fn load(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access) {}
     /// The driver wrote memory.
     fn store(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access, _value: Value) {}
+    /// The driver is about to access memory outside of the object that its pointer came from. Where the bytes
+    /// must not be accessed anyway, this is not called.
+    fn strayed(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _reach: &Reach, _stray: Stray) {}
     /// A branch depends on an undefined value.
     fn undefined_branch(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _origin: Origin) {}
     /// The address of an access depends on an undefined value.
@@ -205,7 +214,14 @@ pub trait Checker {
     fn module_unloaded(&mut self, _cx: &mut Cx<'_>, _module: u32) {}
     /// A held access has met another one, or its wait has ended without one. `held` is the stack of the held
     /// access, innermost first, and `by` its context.
-    fn met(&mut self, _cx: &mut Cx<'_>, _meet: &Meet, _held: &[u64], _by: &guardrail_finding::ContextInfo) {}
+    fn met(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _meet: &Meet,
+        _held: &CallTrace,
+        _by: &guardrail_finding::ContextInfo,
+    ) {
+    }
     /// The run has ended.
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
 }
@@ -247,7 +263,7 @@ pub struct Draft {
     pub related: Vec<Related>,
     /// Sentences that explain the finding.
     pub notes: Vec<String>,
-    /// Why the finding is likely harmless, or `harmful`; `None` without a judgment.
+    /// The verdict, `harmful`, `undecided` or `likely benign`, with the reason; `None` without one.
     pub triage: Option<String>,
 }
 
@@ -276,17 +292,17 @@ pub struct Cx<'a> {
 
 impl Cx<'_> {
     /// The stack at a site: the instruction first, then return addresses.
-    pub fn stack(&self, site: Site) -> Vec<u64> {
-        let mut stack = Vec::with_capacity(MAX_FRAMES);
-        match site {
-            Site::Insn(pc) => stack.push(pc),
-            Site::Call => stack.extend(self.context.and_then(Context::out).map(|out| out.pc)),
-            Site::Stack(id) => return self.state.stacks.get(id).to_vec(),
+    pub fn stack(&self, site: Site) -> CallTrace {
+        let innermost = match site {
+            Site::Insn(pc) => Some(pc),
+            Site::Call => self.context.and_then(Context::out).map(|out| out.pc),
+            Site::Stack(id) => return self.state.stacks.trace(id),
+        };
+        let near = innermost.into_iter().collect();
+        match self.context {
+            Some(context) => context.trace(near),
+            None => CallTrace { near, ..CallTrace::default() },
         }
-        if let Some(context) = self.context {
-            context.callers(&mut stack, MAX_FRAMES);
-        }
-        stack
     }
 
     /// Reports a finding, or counts it where it is known. Returns its number.
@@ -306,10 +322,10 @@ impl Cx<'_> {
         &mut self,
         checker: &'static str,
         kind: &'static str,
-        stack: &[u64],
+        stack: &CallTrace,
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
-        self.report_as(checker, kind, stack, stack, draft)
+        self.report_as(checker, kind, stack, &stack.near, draft)
     }
 
     /// Like [`Self::report_stack`], but `key`, not the stack, distinguishes findings of this kind.
@@ -317,7 +333,7 @@ impl Cx<'_> {
         &mut self,
         checker: &'static str,
         kind: &'static str,
-        stack: &[u64],
+        stack: &CallTrace,
         key: &[u64],
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
@@ -325,7 +341,7 @@ impl Cx<'_> {
         let definedness = &*self.definedness;
         self.reports.add(kind, key, || {
             let draft = draft();
-            let frames = state.frames(stack);
+            let frames = state.whole(stack);
             let top = frames.iter().find(|f| f.in_driver()).or(frames.first());
             let (offset, field) = draft.within.map_or((None, None), |(offset, field)| (Some(offset), field));
             let object = draft.object.map(|o| ObjectInfo {

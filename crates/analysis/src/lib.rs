@@ -52,7 +52,7 @@
 //! assert!(replay.finish().findings.is_empty());
 //! ```
 //!
-//! Order: level < stacks < value_flow < order < machine < definedness < reports < outcome < checker < checkers < replay
+//! Order: level < stacks < value_flow < order < machine < provenance < definedness < reports < outcome < checker < checkers < replay
 
 pub mod checker;
 pub mod checkers;
@@ -61,6 +61,7 @@ pub mod level;
 pub mod machine;
 pub mod order;
 pub mod outcome;
+pub mod provenance;
 pub mod replay;
 pub mod reports;
 pub mod stacks;

@@ -1,6 +1,6 @@
 //! The result of analyzing a run.
 
-use guardrail_finding::Finding;
+use guardrail_finding::{Finding, ModuleCoverage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -31,8 +31,12 @@ pub struct Statistics {
     pub unclaimed_accesses: u64,
     /// Segments that could not be read to their end. A number other than 0 is a fault of Guardrail.
     pub damaged_segments: u64,
+    /// Entries into the driver whose stack above the driver was not kept, because there were too many.
+    pub stacks_not_kept: u64,
     /// Mnemonics of instructions without an exact rule, and how often they ran.
     pub unknown_instructions: BTreeMap<String, u64>,
+    /// What ran of each watched module.
+    pub coverage: Vec<ModuleCoverage>,
     /// Names of the watched modules.
     pub modules: Vec<String>,
 }

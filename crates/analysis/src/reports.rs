@@ -1,6 +1,7 @@
 //! The findings so far, merged by fingerprint.
 
-use crate::stacks::{StackId, Stacks};
+use crate::stacks::{OuterId, StackId, Stacks};
+use guardrail_finding::triage::BENIGN;
 use guardrail_finding::{Finding, Fingerprints, Severity};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,6 +21,10 @@ pub struct Reports {
     stacks: Stacks,
     /// Findings that are new or judged anew since the last call of [`Reports::news`].
     news: Vec<usize>,
+    /// Findings that what follows may still take back.
+    doubted: FxHashSet<usize>,
+    /// Findings that were acted upon, so that they stay reported.
+    acted_upon: FxHashSet<usize>,
 }
 
 impl Reports {
@@ -31,7 +36,7 @@ impl Reports {
         stack: &[u64],
         build: impl FnOnce() -> Finding,
     ) -> Option<usize> {
-        let key = (kind, self.stacks.intern(stack));
+        let key = (kind, self.stacks.intern(stack, OuterId::default()));
         if key.1 != StackId(0)
             && let Some(&at) = self.by_stack.get(&key)
         {
@@ -70,6 +75,24 @@ impl Reports {
     pub fn retract(&mut self, at: usize) {
         if let Some(finding) = self.findings.get_mut(at) {
             finding.count = finding.count.saturating_sub(1);
+            if finding.count == 0 {
+                self.doubted.remove(&at);
+            }
+        }
+    }
+
+    /// What follows may take back a finding that was just counted, unless it is certain by an earlier
+    /// occurrence.
+    pub fn doubt(&mut self, at: usize) {
+        if self.findings.get(at).is_some_and(|finding| finding.count <= 1) {
+            self.doubted.insert(at);
+        }
+    }
+
+    /// Nothing that follows takes back an occurrence of the finding.
+    pub fn trust(&mut self, at: usize) {
+        if self.doubted.remove(&at) {
+            self.news.push(at);
         }
     }
 
@@ -81,10 +104,15 @@ impl Reports {
         self.findings.get_mut(at)
     }
 
-    /// The findings that are new or may have been judged anew since the last call.
-    pub fn news(&mut self) -> impl Iterator<Item = &Finding> {
-        let news = std::mem::take(&mut self.news);
-        news.into_iter().filter_map(|at| self.findings.get(at)).filter(|finding| finding.count > 0)
+    /// Calls `each` with the findings that are new or may have been judged anew since the last call, and
+    /// whether what follows may still take them back. A finding for which `each` returns true was acted upon.
+    pub fn news(&mut self, mut each: impl FnMut(&Finding, bool) -> bool) {
+        for at in std::mem::take(&mut self.news) {
+            let Some(finding) = self.findings.get(at).filter(|finding| finding.count > 0) else { continue };
+            if each(finding, self.doubted.contains(&at)) {
+                self.acted_upon.insert(at);
+            }
+        }
     }
 
     /// Whether [`news`](Self::news) has any findings.
@@ -101,9 +129,12 @@ impl Reports {
 
     /// The findings, in the order in which they were first seen. Of those with one fingerprint, the first of
     /// the most severe ones stands for all, and has their number.
-    pub fn into_findings(self) -> Vec<Finding> {
+    pub fn into_findings(mut self) -> Vec<Finding> {
         let mut kept: Vec<Finding> = Vec::new();
         let mut at: FxHashMap<String, usize> = FxHashMap::default();
+        for &at in &self.acted_upon {
+            self.findings[at].count = self.findings[at].count.max(1);
+        }
         for mut finding in self.findings.into_iter().filter(|finding| finding.count > 0) {
             let Some(known) = at.get(&finding.id).map(|&at| &mut kept[at]) else {
                 at.insert(finding.id.clone(), kept.len());
@@ -111,7 +142,7 @@ impl Reports {
                 continue;
             };
             let count = known.count.saturating_add(finding.count);
-            if rank(finding.severity) < rank(known.severity) {
+            if rank(&finding) < rank(known) {
                 std::mem::swap(known, &mut finding);
             }
             known.count = count;
@@ -120,13 +151,10 @@ impl Reports {
     }
 }
 
-/// The place of a severity in a list that begins with the most severe one.
-fn rank(severity: Severity) -> u8 {
-    match severity {
-        Severity::Error => 0,
-        Severity::Warning => 1,
-        Severity::Note => 2,
-    }
+/// The place of a finding in a list that begins with the most severe ones. Those that are likely benign come
+/// last among equals.
+fn rank(finding: &Finding) -> (Severity, bool) {
+    (finding.severity, finding.triage.as_deref().is_some_and(|triage| triage.starts_with(BENIGN)))
 }
 
 #[cfg(test)]
@@ -141,6 +169,30 @@ mod tests {
         let other = OtherAccess { stack: frame("g"), ..OtherAccess::default() };
         let kind = "data-race".to_owned();
         Finding { kind, severity, stack: frame("f"), other: Some(other), ..Finding::default() }
+    }
+
+    #[test]
+    fn what_was_acted_upon_stays_reported() {
+        let mut reports = Reports::default();
+        for offset in [1, 2] {
+            reports.add("data-race", &[offset], || race(offset, Severity::Error)).unwrap();
+            reports.doubt(offset as usize - 1);
+        }
+        let mut seen = Vec::new();
+        reports.news(|_, in_doubt| {
+            seen.push(in_doubt);
+            false
+        });
+        reports.retract(0);
+        reports.trust(0);
+        reports.trust(1);
+        reports.news(|_, in_doubt| {
+            seen.push(in_doubt);
+            true
+        });
+        assert_eq!(seen, [true, true, false]);
+        reports.retract(1);
+        assert_eq!(reports.into_findings().len(), 1);
     }
 
     #[test]

@@ -191,6 +191,12 @@ impl ModuleImage {
         self.info("license")
     }
 
+    /// The GNU build id in hexadecimal; `None` where the linker gave none.
+    pub fn build_id(&self) -> Option<String> {
+        let (_, section) = self.elf.section(".note.gnu.build-id")?;
+        crate::image::build_id(self.elf.bytes(&self.data, section))
+    }
+
     /// All sections, in the file's order; the first is the empty one that every ELF file has.
     pub fn sections(&self) -> impl ExactSizeIterator<Item = ModuleSection<'_>> {
         self.elf.sections.iter().map(|s| ModuleSection {

@@ -8,7 +8,7 @@
 
 mod unwind;
 
-pub use unwind::{Frame, Unwinder};
+pub use unwind::{Frame, Unwinder, tables};
 
 use std::ops::Range;
 

@@ -95,6 +95,8 @@ pub struct TryPlan {
     pub workload: Option<String>,
     /// Variables of the workload, as `NAME=VALUE`.
     pub variables: Vec<String>,
+    /// Parameters of the run's modules, as `NAME=VALUE` or `MODULE.NAME=VALUE`.
+    pub parameters: Vec<String>,
     /// Number of guest CPUs.
     pub smp: u8,
     /// Memory of the guest, in MiB.

@@ -13,7 +13,8 @@ const LOADER: &str = "#!/bin/sh
 for file in /guardrail/modules/*-\"$1\".ko; do
     [ ! -e \"$file\" ] || exec insmod \"$file\"
 done
-exec insmod /guardrail/original.ko
+. /guardrail/config
+exec insmod /guardrail/original.ko $PARAMETERS
 ";
 
 /// What a guarded driver needs in its guest.

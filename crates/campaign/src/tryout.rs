@@ -4,7 +4,7 @@ use crate::TryPlan;
 use crate::standing::{Extras, RUNTIME, Standing};
 use guardrail_finding::Finding;
 use guardrail_guard::{Policy, guard, violations};
-use guardrail_host::{HostError, Progress, Signals, Status, files, zoo};
+use guardrail_host::{HostError, Progress, Signals, Status, drivers, files, zoo};
 use guardrail_profile::ProfilePlan;
 use guardrail_vm::Cache;
 use guardrail_vm::modules::ModuleFile;
@@ -82,7 +82,8 @@ pub fn run(plan: &TryPlan) -> Result<Tried, HostError> {
     let summary = guard(&plan.guard, &progress)?;
     let (device, workload) = (plan.device.as_deref(), plan.workload.as_deref());
     let request = Request { driver, more: &[], kernel, device, workload };
-    let stock = zoo::prepare(&packages, request, &progress)?;
+    let mut stock = zoo::prepare(&packages, request, &progress)?;
+    drivers::set(&mut stock, &drivers::variables(&plan.variables)?, &drivers::parameters(&plan.parameters)?)?;
     let (guarded, extras) = guarded(&stock, &plan.guard.out, plan.policy)?;
     let loglevel = extras.loglevel;
     let bare = Extras { variables: Vec::new(), files: Vec::new(), loglevel };
@@ -171,6 +172,7 @@ fn guest(
         append: vec![extras.loglevel.to_owned()],
         timeout: plan.timeout,
         variables,
+        parameters: Vec::new(),
         files: extras.files,
         qemu: Vec::new(),
         out: Some(folder.to_path_buf()),

@@ -64,7 +64,10 @@ pub fn follow(file: &Path, machine: &Machine, host: &Host) -> Result<Followed, H
     };
     let mut trace = TraceReader::open(file)?;
     let folder = TempDir::with_prefix("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
-    let input = AnalysisInput { tools: Vec::new(), ..trace_head::input(trace.meta(), folder.path())? };
+    let input = AnalysisInput {
+        tools: Vec::new(),
+        ..trace_head::input(trace.meta(), folder.path(), &|_, _| Ok(()))?
+    };
     host.progress.step(&format!("reading {}", file.display()));
     let events: Rc<RefCell<Vec<Event>>> = Rc::default();
     let collector = Collector {
@@ -73,7 +76,7 @@ pub fn follow(file: &Path, machine: &Machine, host: &Host) -> Result<Followed, H
         events: Rc::clone(&events),
         functions: Functions::default(),
     };
-    Engine::with(&input, vec![Box::new(collector)])?.run(&mut trace, &mut |_| {}, &mut |_| {})?;
+    Engine::with(&input, vec![Box::new(collector)])?.run(&mut trace, &mut |_| {}, &mut |_, _| false)?;
     host.progress.finish();
     let cut = match trace.ending() {
         Some(ending @ Ending::Truncated { .. }) => Some(ending.to_string()),

@@ -68,10 +68,6 @@ impl Known {
         };
         let earlier =
             earlier.map(|(path, source, list)| Earlier { file: path.display().to_string(), source, list });
-        let usual = match &earlier {
-            Some(Earlier { source: Source::Report, .. }) => FailOn::New,
-            _ => FailOn::Any,
-        };
         if plan.fail_on == Some(FailOn::New) && earlier.is_none() {
             return Err(HostError::Usage(
                 "--fail-on new needs to know which findings are not new; add --baseline or --against".into(),
@@ -88,7 +84,7 @@ impl Known {
             let text = std::str::from_utf8(&bytes).map_err(|_| bad(path, "it is not text (UTF-8)"))?;
             rules.add(&path.display().to_string(), text).map_err(|why| bad(path, &why))?;
         }
-        let fail_on = plan.fail_on.unwrap_or(usual);
+        let fail_on = plan.fail_on.unwrap_or_default();
         Ok(Known { earlier, rules, fail_on, write: plan.write_baseline.clone() })
     }
 
@@ -127,7 +123,11 @@ impl Known {
             return Ok(status);
         }
         match report.run.outcome.as_str() {
-            "completed" | "truncated" => Ok(Status::Clean),
+            "completed" => Ok(Status::Clean),
+            "truncated" | "not-exercised" | "no-device-bound" => Err(HostError::NotExercised(format!(
+                "the run did not see enough ({}), and no finding counts",
+                report.run.outcome
+            ))),
             outcome => Err(HostError::Run(format!(
                 "the run did not complete ({outcome}), and no finding that counts explains it"
             ))),
@@ -177,7 +177,9 @@ mod tests {
         known.keep(&report(&["a1"]), &Ok(Status::Findings)).unwrap();
 
         let plan = |fail_on| KnownPlan { baseline: Some(base.clone()), fail_on, ..KnownPlan::default() };
-        assert_eq!(judged(&plan(None), report(&["a1"])).unwrap(), Status::Findings);
+        assert_eq!(judged(&plan(None), report(&["a1"])).unwrap(), Status::Clean);
+        assert_eq!(judged(&plan(None), report(&["b2"])).unwrap(), Status::Findings);
+        assert_eq!(judged(&plan(Some(FailOn::Any)), report(&["a1"])).unwrap(), Status::Findings);
         assert_eq!(judged(&plan(Some(FailOn::New)), report(&["a1"])).unwrap(), Status::Clean);
         assert_eq!(judged(&plan(Some(FailOn::New)), report(&["a1", "b2"])).unwrap(), Status::Findings);
         assert_eq!(judged(&plan(Some(FailOn::Error)), report(&["b2"])).unwrap(), Status::Clean);

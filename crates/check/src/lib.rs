@@ -51,12 +51,14 @@ pub mod confirm;
 pub mod follow;
 pub mod gate;
 pub mod known;
+pub mod last;
 pub mod plan;
 pub mod run;
 pub mod snapshots;
 pub mod survey;
 pub mod view;
 
+mod exercised;
 mod input;
 mod on_finding;
 mod recorded;

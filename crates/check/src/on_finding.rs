@@ -1,7 +1,7 @@
 //! The on-finding command of a run (`--on-finding`).
 
 use crate::analysis::wire::ShortFinding;
-use guardrail_finding::Finding;
+use guardrail_finding::{Finding, Severity};
 use guardrail_host::error::print_line;
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
@@ -55,10 +55,10 @@ impl OnFinding {
         }
     }
 
-    /// Runs the command for findings of the end of the run. Waits for all that still run, and ends those over
+    /// Runs the command for findings of the end of the run that are no notes. Waits for all that still run, and ends those over
     /// the limit.
     pub fn finish(&mut self, findings: &[Finding]) {
-        for finding in findings {
+        for finding in findings.iter().filter(|finding| finding.severity != Severity::Note) {
             self.run(&ShortFinding {
                 id: finding.id.clone(),
                 checker: finding.checker.clone(),

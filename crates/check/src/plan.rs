@@ -4,11 +4,13 @@
 //!
 //! Must not know: how an option reaches QEMU, the tracer or the analysis. Each consumer reads its field from here.
 
-use guardrail_host::HostError;
+use guardrail_host::{HostError, Symbols};
+use guardrail_trace::config::Holds;
 use guardrail_trace::log::Schedule;
 use guardrail_vm::prepare::Request;
 use guardrail_vm::rerun::Rerun;
 use guardrail_vm::run::{Forward, TcgThreads};
+use guardrail_vm::settings::Parameter;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,9 +39,9 @@ pub enum Mode {
     /// The finding is reported, and the run continues.
     #[default]
     Permissive,
-    /// The device is cut off, unless the finding was judged harmless.
+    /// The device is cut off, unless the finding was judged harmless or undecided.
     Triage,
-    /// The device is cut off.
+    /// The device is cut off, except for data races that were judged harmless or undecided: every driver has some.
     Stringent,
 }
 
@@ -84,12 +86,24 @@ pub struct Effort {
     pub tries: u32,
     /// The most runs.
     pub runs: u32,
+    /// How long a run goes on after the order of a confirmed race was forced, to see what follows; 0 to
+    /// look for no consequence. Whole seconds.
+    pub follow: Duration,
 }
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { tries: 40, runs: 3 }
+        Effort { tries: 40, runs: 3, follow: Duration::ZERO }
     }
+}
+
+/// Accesses that are held in a run.
+#[derive(Clone, Debug, Default)]
+pub struct HeldAccesses {
+    /// The instructions, and for how long they are held.
+    pub holds: Holds,
+    /// Variables of the guest that schedule its threads; no workload has to read them.
+    pub variables: Vec<(String, String)>,
 }
 
 /// One run of one or several drivers.
@@ -104,8 +118,14 @@ pub struct RunPlan {
     pub device: Option<String>,
     /// A workload by name, or the path of a script; absent for the workload of the driver's class.
     pub workload: Option<String>,
-    /// Variables of the workload.
+    /// Variables of the workload; one that it does not read is refused.
     pub variables: Vec<(String, String)>,
+    /// Variables that are left out where the workload does not read them, such as those of a whole survey.
+    pub offered: Vec<(String, String)>,
+    /// Parameters of the run's modules.
+    pub parameters: Vec<Parameter>,
+    /// Where the drivers' debug information comes from.
+    pub symbols: Symbols,
     /// The checkers by name, as [`tools`](crate::tools) gives them.
     pub tools: Vec<String>,
     /// How many parts of the machinery run.
@@ -134,6 +154,8 @@ pub struct RunPlan {
     pub iommu: bool,
     /// Words for the guest kernel's command line.
     pub kernel_arguments: Vec<String>,
+    /// The least part of each driver's functions that must run, in percent.
+    pub min_coverage: u32,
     /// The longest duration of the guest. Whole seconds.
     pub time_limit: Duration,
     /// Words in each ring of the log, a power of two.
@@ -150,6 +172,8 @@ pub struct RunPlan {
     pub out: Option<PathBuf>,
     /// The effort to confirm races in further runs; `None` to confirm none.
     pub confirm: Option<Effort>,
+    /// Accesses that are held in this run; `None` for a usual run.
+    pub held: Option<HeldAccesses>,
 }
 
 impl RunPlan {
@@ -161,7 +185,10 @@ impl RunPlan {
             device: None,
             workload: None,
             variables: Vec::new(),
-            tools: crate::tools::tools("quiet").unwrap_or_default(),
+            offered: Vec::new(),
+            parameters: Vec::new(),
+            symbols: Symbols::default(),
+            tools: crate::tools::tools("all").unwrap_or_default(),
             observe: Observe::default(),
             mode: Mode::default(),
             gate: GateKind::default(),
@@ -175,6 +202,7 @@ impl RunPlan {
             kaslr: true,
             iommu: false,
             kernel_arguments: Vec::new(),
+            min_coverage: 0,
             time_limit: Duration::from_secs(600),
             ring_words: RING_WORDS,
             forwards: Vec::new(),
@@ -183,7 +211,50 @@ impl RunPlan {
             record: None,
             out: None,
             confirm: None,
+            held: None,
         }
+    }
+
+    /// The words after `guardrail` that ask for this run, without those that say what is kept or printed.
+    /// `release` is the kernel that a short name stands for, as names change their meaning.
+    pub fn command(&self, release: &str) -> Vec<String> {
+        let usual = RunPlan::new("");
+        let kernel = if self.kernel.contains('/') { &self.kernel } else { release };
+        let mut words = [vec!["check".to_owned()], self.drivers.clone()].concat();
+        let mut option = |name: &str, value: &str| words.extend([name.to_owned(), value.to_owned()]);
+        option("--kernel", kernel);
+        self.device.iter().for_each(|device| option("--device", device));
+        self.workload.iter().for_each(|workload| option("--workload", workload));
+        if self.tools != usual.tools {
+            let quiet = crate::tools::tools("quiet").is_ok_and(|quiet| quiet == self.tools);
+            option("--tool", &if quiet { "quiet".to_owned() } else { self.tools.join(",") });
+        }
+        for (name, value) in &self.variables {
+            option("--set", &format!("{name}={value}"));
+        }
+        for (name, value) in &self.offered {
+            option("--offer", &format!("{name}={value}"));
+        }
+        self.parameters.iter().for_each(|parameter| option("--param", &parameter.to_string()));
+        self.kernel_arguments.iter().for_each(|words| option("--append", words));
+        if self.mode != usual.mode {
+            option("--mode", self.mode.word());
+        }
+        if self.gate != usual.gate {
+            option("--gate", self.gate.word());
+        }
+        if self.cpus != usual.cpus {
+            option("--smp", &self.cpus.to_string());
+        }
+        if self.threads == TcgThreads::Multi {
+            option("--thread", "multi");
+        }
+        if self.time_limit != usual.time_limit {
+            option("--timeout", &self.time_limit.as_secs().to_string());
+        }
+        let flags = [("--no-kaslr", !self.kaslr), ("--iommu", self.iommu)];
+        words.extend(flags.iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
+        words
     }
 
     /// Refuses options that exclude each other, before any file is read.
@@ -270,10 +341,32 @@ mod tests {
         assert_eq!(refused(|_| ()), None);
         let snapshots = refused(|plan| plan.snapshots = Some(4));
         assert!(snapshots.is_some_and(|why| why.ends_with("add --out DIR")));
-        let confirm = refused(|plan| plan.confirm = Some(Effort::default()));
+        let confirm = refused(|plan| {
+            plan.confirm = Some(Effort::default());
+            plan.tools = crate::tools::tools("quiet").unwrap();
+        });
         assert!(confirm.is_some_and(|why| why.starts_with("--confirm tries races")));
         assert!(refused(|plan| plan.rerun = Some(Rerun::Record("/tmp/x".into()))).is_some());
         assert!(refused(|plan| plan.drivers.clear()).is_some());
+    }
+
+    #[test]
+    fn a_run_knows_its_command() {
+        let usual = RunPlan::new("e1000");
+        assert_eq!(usual.command("6.1.0-56-amd64").join(" "), "check e1000 --kernel 6.1.0-56-amd64");
+        let other = RunPlan {
+            tools: crate::tools::tools("quiet").unwrap(),
+            workload: Some("full".into()),
+            variables: vec![("DOWNLOAD_MB".into(), "1".into())],
+            kernel: "/tmp/k.deb".into(),
+            cpus: 4,
+            kaslr: false,
+            ..usual
+        };
+        assert_eq!(
+            other.command("6.1").join(" "),
+            "check e1000 --kernel /tmp/k.deb --workload full --tool quiet --set DOWNLOAD_MB=1 --smp 4 --no-kaslr"
+        );
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Runs the checkers over a recorded trace.
 
 use crate::analysis::engine::Engine;
+use crate::exercised;
 use crate::input::AnalysisInput;
 use crate::tools::tools;
-use crate::trace_head::{self, RUN_KEY};
+use crate::trace_head::{self, KERNEL_KEY, RUN_KEY};
 use guardrail_host::drivers::seconds;
-use guardrail_host::{Host, HostError};
+use guardrail_host::{Host, HostError, Symbols};
 use guardrail_report::{Report, SCHEMA};
 use guardrail_trace::file::{Ending, TraceReader};
+use guardrail_vm::kernels::Kernel;
+use guardrail_vm::modules::ModuleFile;
 use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
@@ -21,21 +24,32 @@ pub struct Analyzed {
 }
 
 /// Analyzes a trace with the checkers of its run, or with those of a list.
-pub fn analyze(file: &Path, tool_list: Option<&str>, host: &Host) -> Result<Analyzed, HostError> {
+pub fn analyze(
+    file: &Path,
+    tool_list: Option<&str>,
+    symbols: &Symbols,
+    host: &Host,
+) -> Result<Analyzed, HostError> {
     let started = Instant::now();
     let mut trace = TraceReader::open(file)?;
     let meta = trace.meta().clone();
     let tools = tools(tool_list.unwrap_or(&meta.tools.join(",")))?;
     let folder = TempDir::with_prefix("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
-    let input = AnalysisInput { tools: tools.clone(), ..trace_head::input(&meta, folder.path())? };
+    let provide = |kernel: &Kernel, modules: &[&ModuleFile]| symbols.provide(kernel, modules, host);
+    let input = AnalysisInput { tools: tools.clone(), ..trace_head::input(&meta, folder.path(), &provide)? };
     host.progress.step(&format!("reading {}", file.display()));
-    let analyzed = Engine::open(&input)?.run(&mut trace, &mut |_| {}, &mut |_| {})?;
+    let mut analyzed = Engine::open(&input)?.run(&mut trace, &mut |_| {}, &mut |_, _| false)?;
     host.progress.finish();
 
     let mut run = match trace.ending() {
-        Some(Ending::Complete { summary, .. }) => trace_head::described(summary.more.get(RUN_KEY)),
+        Some(Ending::Complete { summary, .. }) => {
+            analyzed.findings.extend(trace_head::kernel_findings(summary.more.get(KERNEL_KEY)));
+            trace_head::described(summary.more.get(RUN_KEY))
+        }
         _ => trace_head::described(meta.more.get(RUN_KEY)),
     };
+    run = analyzed.complete(run);
+    exercised::judge(&mut run);
     run.wall_seconds = seconds(started.elapsed());
     let report = Report {
         schema: SCHEMA.to_owned(),
@@ -43,7 +57,7 @@ pub fn analyze(file: &Path, tool_list: Option<&str>, host: &Host) -> Result<Anal
         kernel: meta.kernel_release.clone(),
         tools,
         mode: "permissive".to_owned(),
-        run: analyzed.complete(run),
+        run,
         findings: analyzed.findings,
         ..Report::default()
     };

@@ -31,6 +31,7 @@ pub struct Stored {
     append: Vec<String>,
     timeout: u64,
     variables: Vec<String>,
+    parameters: Vec<String>,
     /// The names of the modules, with digests of their files.
     modules: Vec<(String, String)>,
 }
@@ -48,7 +49,13 @@ pub fn store(folder: &Path, plan: &RunPlan, prepared: &Prepared) -> Result<(), H
         iommu: plan.iommu,
         append: plan.kernel_arguments.clone(),
         timeout: plan.time_limit.as_secs(),
-        variables: plan.variables.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        variables: plan
+            .offered
+            .iter()
+            .chain(&plan.variables)
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect(),
+        parameters: plan.parameters.iter().map(ToString::to_string).collect(),
         modules: modules(prepared),
     };
     let file = folder.join(FILE);
@@ -118,6 +125,7 @@ impl Stored {
             device: self.device.clone(),
             workload: self.workload.clone(),
             variables: drivers::variables(&self.variables)?,
+            parameters: drivers::parameters(&self.parameters)?,
             tools: Vec::new(),
             gate: GateKind::Off,
             cpus: self.smp,

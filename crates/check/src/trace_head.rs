@@ -1,27 +1,34 @@
 //! The head of a trace file. It is written at the start of a run, and read to find kernel and modules again.
 
-use crate::input::{AnalysisInput, ModuleFile};
-use crate::plan::RunPlan;
+use crate::input::{AnalysisInput, ModuleFile, asks_for_redzones};
+use crate::plan::{Observe, RunPlan};
+use guardrail_binfmt::ModuleImage;
+use guardrail_finding::{Finding, KERNEL_CHECKER};
 use guardrail_host::HostError;
-use guardrail_host::drivers::{debug_file, digest, drivers, names, others as other_modules};
-use guardrail_report::Run;
+use guardrail_host::drivers::{digest, drivers, names, others as other_modules};
+use guardrail_report::{ModuleIdentity, Run};
 use guardrail_trace::file::TraceMeta;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::Kernel;
-use guardrail_vm::modules::Modules;
+use guardrail_vm::modules::{ModuleFile as Driver, Modules};
 use guardrail_vm::prepare::Prepared;
+use guardrail_vm::symbols;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The key under which a trace keeps the description of its run.
 pub const RUN_KEY: &str = "run";
+/// The key under which a trace keeps the findings of its kernel's log.
+pub const KERNEL_KEY: &str = "kernel_findings";
 /// The key for names, files and digests of the modules that are not checked.
 const OTHERS_KEY: &str = "other_modules";
 /// The key for the digests of the drivers, in the order of their names.
 const DIGESTS_KEY: &str = "module_digests";
 /// The key for the folder of the kernel's modules.
 const KERNEL_MODULES_KEY: &str = "kernel_modules";
+/// The key that says whether the kernel keeps redzones around all objects of its slab caches.
+const REDZONES_KEY: &str = "redzones";
 /// The most other modules that are read.
 const MAX_OTHERS: usize = 512;
 
@@ -46,12 +53,14 @@ pub fn new(plan: &RunPlan, prepared: &Prepared, hooks: Vec<String>) -> TraceMeta
         .map(|other| (&other.name, resolved(&other.path), digest(&other.bytes)))
         .collect();
     // A trace that is cut has no end with the outcome of its run.
-    let run = Run { outcome: "truncated".to_owned(), ..subject_of_run(prepared) };
+    let outcome = "truncated".to_owned();
+    let run = Run { outcome, min_coverage: plan.min_coverage, ..subject_of_run(plan, prepared) };
     for (key, value) in [
         (RUN_KEY, serde_json::to_value(run)),
         (KERNEL_MODULES_KEY, serde_json::to_value(resolved(&prepared.kernel.modules))),
         (DIGESTS_KEY, serde_json::to_value(digests)),
         (OTHERS_KEY, serde_json::to_value(others)),
+        (REDZONES_KEY, serde_json::to_value(asks_for_redzones(&plan.kernel_arguments))),
     ] {
         if let Ok(value) = value {
             meta.more.insert(key.to_owned(), value);
@@ -65,11 +74,29 @@ fn resolved(path: &Path) -> String {
 }
 
 /// The part of a run's description that is known before it starts.
-pub fn subject_of_run(prepared: &Prepared) -> Run {
+pub fn subject_of_run(plan: &RunPlan, prepared: &Prepared) -> Run {
+    let watched = plan.observe == Observe::Check;
     Run {
+        command: plan.command(&prepared.kernel.release),
+        modules: if watched { drivers(prepared).map(identity).collect() } else { Vec::new() },
         device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
         workload: Some(prepared.workload.name.clone()),
         ..Run::default()
+    }
+}
+
+/// What identifies the build of a driver; only its name where its file cannot be read.
+fn identity(driver: &guardrail_vm::modules::ModuleFile) -> ModuleIdentity {
+    let name = driver.name.clone();
+    let Ok(image) = ModuleImage::parse(&name, driver.bytes.clone()) else {
+        return ModuleIdentity { name, ..ModuleIdentity::default() };
+    };
+    let info = |key| image.info(key).map(str::to_owned);
+    ModuleIdentity {
+        name,
+        version: info("version"),
+        srcversion: info("srcversion"),
+        build_id: image.build_id(),
     }
 }
 
@@ -78,8 +105,20 @@ pub fn described(value: Option<&serde_json::Value>) -> Run {
     value.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
 }
 
-/// Finds the kernel and the modules of a trace, and unpacks the modules into `folder`.
-pub fn input(meta: &TraceMeta, folder: &Path) -> Result<AnalysisInput, HostError> {
+/// The findings of the kernel's log in a trace, which is not trusted.
+pub fn kernel_findings(value: Option<&serde_json::Value>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        value.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default();
+    findings.retain(|finding| finding.checker == KERNEL_CHECKER);
+    findings
+}
+
+/// Brings the debug files of drivers of a kernel into the cache.
+pub type Provide<'a> = dyn Fn(&Kernel, &[&Driver]) -> Result<(), HostError> + 'a;
+
+/// Finds the kernel and the modules of a trace, and unpacks the modules into `folder`. `provide` is called with
+/// them before their debug files are looked for.
+pub fn input(meta: &TraceMeta, folder: &Path, provide: &Provide<'_>) -> Result<AnalysisInput, HostError> {
     let text = |key: &str| meta.more.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let kernel = Kernel {
         release: meta.kernel_release.clone(),
@@ -96,8 +135,8 @@ pub fn input(meta: &TraceMeta, folder: &Path) -> Result<AnalysisInput, HostError
     let modules = Modules::of(&kernel)?;
     let cache = Cache::open().ok();
     let digests = meta.more.get(DIGESTS_KEY).and_then(|value| value.as_array());
-    let mut found = Vec::new();
-    for (i, (name, path)) in meta.modules.iter().enumerate() {
+    let mut drivers = Vec::new();
+    for (i, (_, path)) in meta.modules.iter().enumerate() {
         let driver = modules.plan(path)?.driver;
         if digests.and_then(|all| all.get(i)).and_then(|value| value.as_str())
             != Some(digest(&driver.bytes).as_str())
@@ -106,15 +145,21 @@ pub fn input(meta: &TraceMeta, folder: &Path) -> Result<AnalysisInput, HostError
                 "{path} is not the module that the trace is of: it has changed"
             )));
         }
+        drivers.push(driver);
+    }
+    provide(&kernel, &drivers.iter().collect::<Vec<_>>())?;
+    let mut found = Vec::new();
+    for (i, ((name, _), driver)) in meta.modules.iter().zip(&drivers).enumerate() {
         // The name is read from the trace and must not lead out of the folder.
         let file = folder.join(format!("{i}.ko"));
         fs::write(&file, &driver.bytes).map_err(HostError::io("write", file.display()))?;
-        let debug = cache.as_ref().and_then(|cache| debug_file(cache, &kernel, name));
+        let debug = cache.as_ref().and_then(|cache| symbols::cached(cache, driver));
         found.push(ModuleFile { name: name.clone(), path: file, debug });
     }
     let others = others(meta, &modules, folder)?;
     let (kernel, hooks) = (kernel.vmlinuz, meta.hooks.clone());
-    Ok(AnalysisInput { kernel, modules: found, others, tools: Vec::new(), hooks })
+    let redzones = meta.more.get(REDZONES_KEY).and_then(serde_json::Value::as_bool).unwrap_or(false);
+    Ok(AnalysisInput { kernel, modules: found, others, tools: Vec::new(), hooks, redzones })
 }
 
 /// The modules that are not checked, as far as their digests are the same. Without them some addresses have

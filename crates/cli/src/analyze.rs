@@ -2,22 +2,36 @@
 
 use crate::args::AnalyzeArgs;
 use crate::errors::{CliError, Status, print_line};
-use crate::output;
+use crate::output::{self, Extent};
 use guardrail_check::known::Known;
 use guardrail_host::Host;
 
 /// Analyzes a trace and prints the report.
 pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
-    output::check_format(args.format)?;
     let known = Known::open(&args.known.plan(None))?;
-    let mut analyzed = guardrail_check::analyze(&args.file, args.tool.as_deref(), &Host::open()?)?;
+    let host = Host::open()?;
+    let mut analyzed =
+        guardrail_check::analyze(&args.file, args.tool.as_deref(), &args.symbols.plan(), &host)?;
     known.fits(&analyzed.report.driver)?;
     known.mark(&mut analyzed.report);
-    output::report(&analyzed.report, args.format)?;
+    output::keep_last(&analyzed.report, &host.cache);
+    output::report(&analyzed.report, args.format, Extent::of(args.full))?;
     if let Some(cut) = &analyzed.cut {
         print_line("guardrail", &format!("{}: {cut}", args.file.display()));
     }
-    let status = if analyzed.report.findings.is_empty() { Status::Clean } else { Status::Findings };
-    known.keep(&analyzed.report, &Ok(status))?;
-    known.judge(&analyzed.report, status)
+    let silent = analyzed.report.findings.is_empty();
+    let run = &analyzed.report.run;
+    let status = match run.outcome.as_str() {
+        _ if !silent => Ok(Status::Findings),
+        "truncated" => {
+            Err(CliError::NotExercised("the trace was cut, so the end of the run is not known".into()))
+        }
+        "not-exercised" | "no-device-bound" => {
+            let why = run.detail.clone().unwrap_or_else(|| run.outcome.clone());
+            Err(CliError::NotExercised(why))
+        }
+        _ => Ok(Status::Clean),
+    };
+    known.keep(&analyzed.report, &status)?;
+    known.judge(&analyzed.report, status?)
 }

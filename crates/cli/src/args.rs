@@ -4,6 +4,9 @@ mod check;
 mod choice;
 mod known;
 mod protocol;
+mod report;
+mod symbols;
+mod transact;
 mod verify;
 
 use crate::errors::Status;
@@ -15,15 +18,17 @@ use guardrail_campaign::Harmed;
 use guardrail_guard::{Policy, Wanted};
 pub use known::{DiffArgs, DiffFormat};
 pub use protocol::*;
+pub use report::ReportArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub use transact::*;
 pub use verify::VerifyArgs;
 
 /// Runs a Linux driver, unmodified, in a stock kernel under QEMU and reports its memory faults.
 #[derive(Debug, Parser)]
 #[command(name = "guardrail", version, term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Exit status: 0 nothing found, 1 findings, 2 bad usage or input, 3 the run failed, \
-                        4 a finding was contained, 5 not decided, 130 interrupted.")]
+                        4 a finding was contained, 5 not decided, 6 not exercised, 130 interrupted.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -37,6 +42,8 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Run the same checkers over a recorded trace
     Analyze(AnalyzeArgs),
+    /// Print the last report again, or findings of it in full
+    Report(ReportArgs),
     /// Compare two reports: which findings are new, gone, or the same
     Diff(DiffArgs),
     /// Try to make the races that a run found happen, with one access held for the other
@@ -101,57 +108,6 @@ pub enum ClientCommand {
         /// Its name, and that of the folder
         name: String,
     },
-}
-
-/// What `transact` does.
-#[derive(Debug, Subcommand)]
-pub enum TransactCommand {
-    /// Print which drivers of a kernel have power-management code that can restore their devices
-    Survey(TransactSurveyArgs),
-    /// Print the entry points of guarded drivers on this machine that can be transactions, and which are
-    List,
-    /// Choose which entry points are transactions, on this machine
-    Set(TransactSetArgs),
-    /// Print how many transactions there were on this machine, and how many were undone
-    Status,
-    /// Note the configuration of a device of a guarded driver on this machine, which a restore brings back
-    Checkpoint {
-        /// The device: its name on its bus (0000:00:03.0), or a network interface or block device that leads to it
-        device: String,
-    },
-    /// Have a guarded driver on this machine set its device up from memory, as after a call that was undone
-    Restore {
-        /// The device: its name on its bus (0000:00:03.0), or a network interface or block device that leads to it
-        device: String,
-    },
-}
-
-/// Arguments of `transact set`.
-#[derive(Debug, Args)]
-pub struct TransactSetArgs {
-    /// The entry point (e1000_set_ringparam), or a pattern of several ("e1000:*_set_*"); MODULE: may stand before it
-    #[arg(value_name = "[MODULE:]ENTRY")]
-    pub entry: String,
-    /// Which of its calls are transactions: all, none, or one in N
-    #[arg(value_name = "always|off|1/N")]
-    pub mode: String,
-    /// Only calls with this number as an argument, or by programs of this name
-    #[arg(long = "if", value_name = "argN=VALUE|comm=NAME")]
-    pub condition: Option<String>,
-}
-
-/// Arguments of `transact survey`.
-#[derive(Debug, Args)]
-pub struct TransactSurveyArgs {
-    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE of this machine
-    #[arg(value_name = "KERNEL", default_value = guardrail_vm::kernels::DEFAULT)]
-    pub kernel: String,
-    /// Drivers of all classes, not only of network, sound, storage and input
-    #[arg(long)]
-    pub all: bool,
-    /// Print the survey as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What `vm` does.
@@ -232,7 +188,7 @@ pub struct ProfileArgs {
     /// A module that the guest loads: a name, the path of a .ko, or zoo/NAME; several take turns
     #[arg(long = "driver", value_name = "DRIVER", default_value = "e1000")]
     pub drivers: Vec<String>,
-    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
+    /// The kernel: 6.1, 6.12, 7.2 (also 6.1-cloud, 6.1-rt, …), a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
     pub kernel: String,
     /// The QEMU device that the driver serves, instead of the usual one
@@ -266,6 +222,9 @@ pub struct ProfileArgs {
     /// A variable of the workload, such as DOWNLOAD_MB=200; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub variables: Vec<String>,
+    /// A parameter of the driver's module, such as debug=3; may be given several times
+    #[arg(long = "param", value_name = "[MODULE.]NAME=VALUE")]
+    pub parameters: Vec<String>,
     /// A word for QEMU's command line, for tests; may be given several times
     #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
     pub qemu: Vec<String>,
@@ -301,6 +260,9 @@ pub struct GuardArgs {
     /// With --try: a variable of the workload, such as DOWNLOAD_MB=200; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE", requires = "try_it")]
     pub variables: Vec<String>,
+    /// With --try: a parameter of the driver's module, such as debug=3; may be given several times
+    #[arg(long = "param", value_name = "[MODULE.]NAME=VALUE", requires = "try_it")]
+    pub parameters: Vec<String>,
     /// With --try: longest time of each of the two runs
     #[arg(long, value_name = "SECONDS", default_value_t = 900, requires = "try_it", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
@@ -382,7 +344,7 @@ pub struct InjectArgs {
     /// Number of bugs in each mutant, all of one kind
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub bugs: u32,
-    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
+    /// The kernel: 6.1, 6.12, 7.2 (also 6.1-cloud, 6.1-rt, …), a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
     pub kernel: String,
     /// The folder of the mutants and of the campaign; one that was interrupted goes on
@@ -509,7 +471,7 @@ pub enum Format {
     Json,
     /// SARIF 2.1.0
     Sarif,
-    /// A page (not available yet)
+    /// One page with everything in it, for a browser
     Html,
 }
 

@@ -7,10 +7,11 @@ use guardrail_check::Effort;
 use guardrail_check::confirm::{CONFIRMED, confirm};
 use guardrail_finding::{Confirmation, Finding};
 use guardrail_host::Host;
+use std::time::Duration;
 
 /// Confirms findings of an earlier run, and prints the outcome of each.
 pub fn run(args: &ConfirmArgs) -> Result<Status, CliError> {
-    let effort = Effort { tries: args.tries, runs: args.runs };
+    let effort = Effort { tries: args.tries, runs: args.runs, follow: Duration::from_secs(args.follow) };
     let races = confirm(&args.out, &args.findings, effort, &Host::open()?)?;
     print(&races, args.format)?;
     let confirmed = |race: &Finding| race.confirmation.as_ref().is_some_and(|c| c.outcome == CONFIRMED);
@@ -37,7 +38,10 @@ fn line(race: &Finding) -> String {
         text.push_str(&format!(" / {}", place(&frame.function, frame.offset)));
     }
     match &race.confirmation {
-        Some(Confirmation { outcome, detail, .. }) => format!("{text}: {outcome}: {detail}\n"),
+        Some(Confirmation { outcome, detail, consequence, .. }) => {
+            let then = consequence.as_ref().map_or(String::new(), |then| format!("; {}", then.detail));
+            format!("{text}: {outcome}: {detail}{then}\n")
+        }
         None => format!("{text}: not tried\n"),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{Format, GuardArgs};
 use crate::errors::{CliError, Status};
-use crate::output;
+use crate::output::{self, Extent};
 use crate::progress::Progress;
 use guardrail_campaign::{TryPlan, tryout};
 use guardrail_guard::{GuardPlan, violations};
@@ -13,7 +13,7 @@ use std::path::Path;
 pub fn run(args: &GuardArgs) -> Result<Status, CliError> {
     if let Some(file) = &args.log {
         let report = violations::of_log(file)?;
-        output::report(&report, args.format.into())?;
+        output::report(&report, args.format.into(), Extent::Full)?;
         return Ok(if report.findings.is_empty() { Status::Clean } else { Status::Findings });
     }
     if args.format == ProfileFormat::Sarif {
@@ -46,6 +46,7 @@ fn compared(args: &GuardArgs, json: bool) -> Result<Status, CliError> {
         device: args.device.clone(),
         workload: args.workload.clone(),
         variables: args.variables.clone(),
+        parameters: args.parameters.clone(),
         smp: 2,
         memory: 512,
         timeout: args.timeout,

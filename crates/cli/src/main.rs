@@ -22,6 +22,7 @@ mod machines;
 mod output;
 mod profile;
 mod protocol;
+mod report;
 mod selftest;
 mod survey;
 mod transact;
@@ -56,6 +57,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Analyze(args) => analyze::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Confirm(args) => confirm::run(&args),
         Command::Debug(args) => debug::run(&args),

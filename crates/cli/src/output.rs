@@ -1,33 +1,49 @@
 //! Standard output: results, and nothing else.
 
 use crate::args::Format;
-use crate::errors::CliError;
-use guardrail_report::{Report, json, sarif, text};
+use crate::errors::{CliError, print_line};
+use guardrail_check::last;
+use guardrail_report::{Report, html, json, sarif, text};
+use guardrail_vm::Cache;
 use std::io::{self, Write};
 
 pub use guardrail_report::columns::table;
 
-/// Refuses a format that cannot be printed yet, before a run begins.
-pub fn check_format(format: Format) -> Result<(), CliError> {
-    match format {
-        Format::Html => {
-            Err(CliError::Usage("the format 'html' is not available yet; use text, json or sarif".into()))
-        }
-        _ => Ok(()),
+/// How much of a text report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What fits a screen.
+    Screen,
+    /// All findings in full.
+    Full,
+}
+
+impl Extent {
+    /// The extent that an option `--full` asks for.
+    pub fn of(full: bool) -> Extent {
+        if full { Extent::Full } else { Extent::Screen }
     }
 }
 
 /// Prints a report.
-pub fn report(report: &Report, format: Format) -> Result<(), CliError> {
+pub fn report(report: &Report, format: Format, extent: Extent) -> Result<(), CliError> {
     let mut out = Vec::new();
     match format {
+        Format::Text if extent == Extent::Screen => text::screen(report, &mut out),
         Format::Text => text::write(report, &mut out),
         Format::Json => json::write(report, &mut out),
         Format::Sarif => sarif::write(report, &mut out),
-        Format::Html => return check_format(format),
+        Format::Html => html::write(report, &mut out),
     }
     .and_then(|()| quiet(io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush())))
     .map_err(CliError::io("write to", "standard output"))
+}
+
+/// Keeps a report as the last one. A cache that cannot be written does not make a run fail.
+pub fn keep_last(report: &Report, cache: &Cache) {
+    if let Err(error) = last::keep(report, cache) {
+        print_line("guardrail", &format!("'guardrail report' will not know this run: {error}"));
+    }
 }
 
 /// Prints text.

@@ -34,6 +34,7 @@ pub fn plan(args: &ProfileArgs) -> ProfilePlan {
         append: args.append.clone(),
         timeout: args.timeout,
         variables: args.variables.clone(),
+        parameters: args.parameters.clone(),
         files: Vec::new(),
         qemu: args.qemu.clone(),
         out: args.out.clone(),

@@ -2,7 +2,7 @@
 
 use crate::args::{Format, VerifyArgs};
 use crate::errors::{CliError, Status};
-use crate::output;
+use crate::output::{self, Extent};
 use guardrail_host::files;
 use guardrail_protocol::library::Library;
 use guardrail_protocol::{Machine, parse, stock};
@@ -20,7 +20,6 @@ use std::fmt::Write;
 
 /// Verifies, and prints a verdict for each program.
 pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
-    output::check_format(args.format)?;
     let mut release = "no kernel".to_owned();
     let mut folders = args.include.clone();
     let mut driver = Driver { files: args.files.clone(), ..Driver::default() };
@@ -132,7 +131,7 @@ fn print(args: &VerifyArgs, release: &str, all: &[Verified]) -> Result<(), CliEr
         findings: all.iter().flat_map(|one| one.findings.iter().cloned()).collect(),
         ..Report::default()
     };
-    output::report(&report, args.format)?;
+    output::report(&report, args.format, Extent::Full)?;
     if args.format != Format::Text {
         return Ok(());
     }

@@ -68,7 +68,8 @@ impl Finding {
             return sides.iter().fold(hash, |hash, side| hash.add(side)).0;
         }
         let place = hash.add(&self.function).add(&self.offset.to_string());
-        self.stack.iter().fold(place, |hash, frame| hash.add(&frame.function)).0
+        let near = self.stack.iter().filter(|frame| !frame.outer);
+        near.fold(place, |hash, frame| hash.add(&frame.function)).0
     }
 }
 
@@ -116,8 +117,8 @@ fn base(function: &str) -> &str {
 }
 
 impl Frame {
-    /// The name of the function as the source has it.
-    fn base(&self) -> &str {
+    /// The name of the function as the source has it, without the suffixes of the compiler's clones.
+    pub fn base(&self) -> &str {
         base(&self.function)
     }
 }
@@ -125,20 +126,71 @@ impl Frame {
 /// Objects up to this size in bytes are no arrays, so that an offset in them is a member.
 pub const SMALL_OBJECT: u64 = 512;
 
-/// What a finding is about, by name: a variable, a member of a type, or what a function allocated.
+/// What a finding is about, by names that are the same in every build.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target<'a> {
+    /// A variable of the module, or a member of a type.
+    Named(String),
+    /// Memory whose type is not known.
+    Memory {
+        /// The sort of memory: `slab`, `page`, …
+        class: &'a str,
+        /// Name of its symbol or cache; empty where it has none.
+        name: &'a str,
+        /// The driver's function that allocated it; empty where that is not known.
+        by: &'a str,
+        /// Offset of the access in bytes, for races where it stands for a member.
+        offset: Option<i64>,
+    },
+}
+
+impl Finding {
+    /// What the finding is about; `None` where it is about no memory.
+    pub fn target(&self) -> Option<Target<'_>> {
+        if let Some(variable) = &self.variable {
+            return Some(Target::Named(variable.clone()));
+        }
+        let object = self.object.as_ref()?;
+        if let Some(field) = &object.field {
+            return Some(Target::Named(without_indices(field)));
+        }
+        let by = object.allocated.as_ref().and_then(|at| at.stack.iter().find(|frame| frame.in_driver()));
+        Some(Target::Memory {
+            class: &object.class,
+            name: object.name.as_deref().unwrap_or_default(),
+            by: by.map_or("", Frame::base),
+            offset: object.offset.filter(|_| is_race(self) && object.size <= SMALL_OBJECT),
+        })
+    }
+}
+
+impl std::fmt::Display for Target<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (class, name, by, offset) = match self {
+            Target::Named(name) => return f.write_str(name),
+            Target::Memory { class, name, by, offset } => (*class, *name, *by, offset),
+        };
+        let class = if class.is_empty() { "memory" } else { class };
+        write!(f, "{class}")?;
+        for (before, text) in [(" ", name), (" of ", by)] {
+            if !text.is_empty() {
+                write!(f, "{before}{text}")?;
+            }
+        }
+        offset.map_or(Ok(()), |offset| write!(f, " at offset {offset}"))
+    }
+}
+
+/// The part of a fingerprint for what the finding is about.
 fn target(finding: &Finding) -> String {
-    if let Some(variable) = &finding.variable {
-        return variable.clone();
+    match finding.target() {
+        None => String::new(),
+        Some(Target::Named(name)) => name,
+        Some(Target::Memory { class, name, by, offset }) => {
+            let offset = offset.map_or_else(String::new, |offset| format!("+{offset}"));
+            format!("{class} {name} {by}{offset}")
+        }
     }
-    let Some(object) = &finding.object else { return String::new() };
-    if let Some(field) = &object.field {
-        return without_indices(field);
-    }
-    let by = object.allocated.as_ref().and_then(|at| at.stack.iter().find(|frame| frame.in_driver()));
-    let offset = object.offset.filter(|_| is_race(finding) && object.size <= SMALL_OBJECT);
-    let offset = offset.map_or_else(String::new, |offset| format!("+{offset}"));
-    let name = object.name.as_deref().unwrap_or_default();
-    format!("{} {name} {}{offset}", object.class, by.map_or("", Frame::base))
 }
 
 /// Drops the indices of array elements: `slots[3].dma` becomes `slots[].dma`.

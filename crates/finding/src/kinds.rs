@@ -30,12 +30,17 @@ pub const KINDS: &[Kind] = &[
     kind(
         "data-race",
         "Two accesses that nothing orders",
-        "Two contexts touch the same bytes, at least one writes, no lock is common to both, and nothing makes one come before the other. Both stacks, the locks held and the reason are in the report. Triage says whether it looks harmful.",
+        "Two contexts touch the same bytes, at least one writes, no lock is common to both, and nothing makes one come before the other. Both stacks, the locks held and the reason are in the report. Triage says whether a fault follows.",
     ),
     kind(
         "dma-bad-buffer",
         "Memory that must not be mapped for DMA",
         "The buffer lies on a stack, in vmalloc space, in a module, in user memory, or is freed. Use kmalloc, pages or coherent memory.",
+    ),
+    kind(
+        "dma-debug",
+        "Kernel's own check of DMA fails",
+        "The kernel was built with CONFIG_DMA_API_DEBUG, and the message says what is wrong with the mapping.",
     ),
     kind(
         "dma-direction",
@@ -133,6 +138,11 @@ pub const KINDS: &[Kind] = &[
         "The memory was not allocated by the driver, was allocated by another function than the one that frees it belongs to, or is freed already.",
     ),
     kind(
+        "hung-task",
+        "Thread that waits for long",
+        "A thread has slept uninterruptibly for longer than the kernel's limit. The trace shows what it waits for.",
+    ),
+    kind(
         "invalid-free",
         "Free of something that is not the start of an allocation",
         "The pointer passed to the free function points into an object, or to memory that no allocator handed out.",
@@ -143,9 +153,59 @@ pub const KINDS: &[Kind] = &[
         "If the interrupt comes while the lock is held on the same CPU, it waits forever. Use the _irqsave or _bh variant outside the interrupt.",
     ),
     kind(
+        "kasan",
+        "KASAN found an invalid access",
+        "The kernel was built with KASAN, which found a use after free or an access out of bounds. The title says which.",
+    ),
+    kind(
+        "kcsan",
+        "KCSAN found a data race",
+        "The kernel was built with KCSAN, which saw two accesses at a time that nothing orders.",
+    ),
+    kind(
+        "kernel-bug",
+        "Kernel reports a bug of its own",
+        "A condition that must hold does not: `BUG_ON`, or another message that begins with `BUG:`. The kernel cannot continue safely.",
+    ),
+    kind(
+        "kernel-oops",
+        "Processor faults in the kernel",
+        "An access to a bad address, a division by zero or an instruction that traps. The first function of the trace faults; the cause may lie before.",
+    ),
+    kind(
+        "kernel-panic",
+        "Kernel gives up",
+        "The kernel stopped the machine, and no message before explains it. The text says why.",
+    ),
+    kind(
+        "kernel-warning",
+        "Kernel warns",
+        "A condition that `WARN_ON` checks does not hold: the driver calls a function in the wrong way or at the wrong time, or checks its own state. The trace names the caller.",
+    ),
+    kind(
+        "kfence",
+        "KFENCE found an invalid access",
+        "The kernel's sampling checker saw an access to freed memory, beyond an object, or an invalid free. It watches few objects at a time; what it reports is true.",
+    ),
+    kind(
+        "kmemleak",
+        "kmemleak found memory that nobody refers to",
+        "The kernel was built with kmemleak; /sys/kernel/debug/kmemleak in the guest lists the allocations.",
+    ),
+    kind(
+        "kmsan",
+        "KMSAN found a use of uninitialized memory",
+        "The kernel was built with KMSAN. The stacks say where the value was allocated and where it was used.",
+    ),
+    kind(
         "leak",
         "Memory never freed",
         "The driver allocated the object and was unloaded without freeing it. Look for an error path or a missing counterpart in remove.",
+    ),
+    kind(
+        "list-corruption",
+        "Links of a list that do not fit each other",
+        "An entry was added or removed twice, freed while in a list, or overwritten. Look at who owns the entry and which lock protects the list.",
     ),
     kind(
         "lock-held-at-return",
@@ -156,6 +216,26 @@ pub const KINDS: &[Kind] = &[
         "lock-order",
         "Locks taken in opposite orders",
         "Two threads that take the locks in these orders at a time wait for each other forever. Both places are in the report.",
+    ),
+    kind(
+        "lockdep",
+        "Kernel's lock validator objects",
+        "The kernel was built with lockdep, which saw an order of locks, or a use of a lock or of RCU, that can deadlock or is wrong.",
+    ),
+    kind(
+        "lockup",
+        "CPU does not come back",
+        "A CPU ran kernel code for longer than the watchdog's limit without scheduling, or with interrupts off. Look for a loop without an end or for a lock that is never released.",
+    ),
+    kind(
+        "lost-value",
+        "Driver reads what is left after a write was lost",
+        "The order of a race was forced: both sides wrote the same bytes, the second without having seen what the first wrote. `confirm` reports it as the consequence of the race.",
+    ),
+    kind(
+        "memory-corruption",
+        "Allocator's data are wrong",
+        "The slab or page allocator found its own data overwritten, or an object freed twice. The cause is an earlier write or free.",
     ),
     kind(
         "mismatched-free",
@@ -228,9 +308,19 @@ pub const KINDS: &[Kind] = &[
         "The kernel gave the driver a request that was not completed when the driver was unloaded.",
     ),
     kind(
+        "rcu-stall",
+        "CPU that RCU waits for",
+        "A CPU or thread stays in an RCU reader, or runs without a pause, for longer than the kernel's limit.",
+    ),
+    kind(
         "redzone",
         "Access between objects",
         "The address lies in memory that the allocator keeps between objects: it never was anybody's. Look for an index or a length that is far off.",
+    ),
+    kind(
+        "refcount",
+        "Reference count out of order",
+        "A count overflowed, went below zero, or was taken when it was zero already. Look for a put without a get, or for a use after the last put.",
     ),
     kind(
         "sleep-in-atomic",
@@ -241,6 +331,26 @@ pub const KINDS: &[Kind] = &[
         "stack-overflow",
         "More stack than there is",
         "A function needs more of the kernel's stack than is left. Look for recursion and for large variables; the report has what each function on the stack uses.",
+    ),
+    kind(
+        "torn-value",
+        "Driver reads bytes of two writes",
+        "The order of a race was forced: two writes of different bytes overlap, and the driver read what they left together. `confirm` reports it as the consequence of the race.",
+    ),
+    kind(
+        "transmit-timeout",
+        "Network device does not send",
+        "The driver stopped a transmit queue and did not wake it again in time.",
+    ),
+    kind(
+        "undefined-behavior",
+        "UBSAN found undefined behavior",
+        "The kernel was built with UBSAN: an index out of bounds, a shift too far, or an overflow. The message has the source line.",
+    ),
+    kind(
+        "unhandled-interrupt",
+        "Interrupt that no handler takes",
+        "The line is active, and every handler says that the interrupt is not its own; the kernel has disabled the line. Look at how the handler acknowledges its device.",
     ),
     kind(
         "uninit-address",

@@ -14,10 +14,12 @@ mod fingerprint;
 pub mod kinds;
 mod model;
 mod source;
+pub mod triage;
 
-pub use fingerprint::{Fingerprints, SMALL_OBJECT, without_indices};
+pub use fingerprint::{Fingerprints, SMALL_OBJECT, Target, without_indices};
 pub use model::{
-    AccessInfo, BaselineState, CallStack, Confirmation, ContextInfo, Finding, Frame, HeldLock, ObjectInfo,
-    OriginInfo, OtherAccess, Related, Severity, Suppressed,
+    AccessInfo, BaselineState, CallStack, Confirmation, Consequence, ContextInfo, Finding, ForcedOrder,
+    Frame, HeldLock, KERNEL_CHECKER, ModuleCoverage, ObjectInfo, OriginInfo, OtherAccess, RaceSide, Related,
+    Severity, Suppressed, trace_lines,
 };
 pub use source::{Inlined, Location, Source};

@@ -3,11 +3,14 @@
 use crate::source::{Inlined, Location};
 use serde::{Deserialize, Serialize};
 
+/// The checker of findings that the guest's kernel itself reported. It looks in every run.
+pub const KERNEL_CHECKER: &str = "kernel";
+
 /// How severe a finding is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A fault for certain.
+    /// A fault for certain. The worst is the least.
     #[default]
     Error,
     /// Likely a fault.
@@ -39,8 +42,8 @@ pub struct Finding {
     /// How severe the fault is.
     #[serde(default)]
     pub severity: Severity,
-    /// The judgment of triage: `harmful`, or why the fault is likely harmless. `null` where nothing was
-    /// judged.
+    /// The verdict of triage: `harmful`, `undecided` or `likely benign`, with the reason. `null` where nothing
+    /// was judged.
     #[serde(default)]
     pub triage: Option<String>,
     /// The gate's reaction: `contained` where it closed, `passed` where the run continued, with the
@@ -144,7 +147,7 @@ pub struct Suppressed {
 }
 
 /// The result of an attempt to make a race happen: one access is held until the other arrives.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Confirmation {
     /// The outcome: `confirmed`, `not-reproduced`, `impossible` (neither can run while the other waits),
@@ -161,6 +164,48 @@ pub struct Confirmation {
     /// The bytes that both sides access, in hexadecimal: before, after the arriving access, and after
     /// the held one. `null` where they are not known.
     pub values: Vec<Option<String>>,
+    /// The order of the meeting; absent where the accesses did not meet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<ForcedOrder>,
+    /// What followed where the order was forced; absent where nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consequence: Option<Box<Consequence>>,
+}
+
+/// What followed where the order of a race was forced while all checkers ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Consequence {
+    /// The outcome: `fault`, `workload-failed`, `guest-panic`, `guest-hang` (no sign of life, or the time was
+    /// over), `value-used` (a write was lost or torn, and the driver read what was left), `nothing`, or
+    /// `not-forced`.
+    pub outcome: String,
+    /// The outcome as a sentence.
+    pub detail: String,
+    /// Seconds for which the run went on after the order was first forced.
+    pub seconds: f64,
+    /// The fault, or the read; `null` where nothing followed.
+    pub finding: Option<Finding>,
+}
+
+/// Which access of a race was held, and where both were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForcedOrder {
+    /// The side that was held, so that its access was made last.
+    pub held: RaceSide,
+    /// Indices of the vCPUs: of the finding's own access, and of the other.
+    pub cpus: [u32; 2],
+}
+
+/// A side of a race, as a finding has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RaceSide {
+    /// The access of the finding itself.
+    #[default]
+    Access,
+    /// The other access.
+    Other,
 }
 
 /// One function of a call stack.
@@ -184,12 +229,18 @@ pub struct Frame {
     /// True where the module is not checked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
+    /// True where only a walk of the kernel's stack has found it. Such frames are no part of the fingerprint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outer: bool,
+    /// True where the frames before it are on another stack, which is that of an interrupt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub switched: bool,
 }
 
 impl Frame {
-    /// Whether the function is in a module that is checked.
+    /// Whether the function is in a module that is checked. Code that an interrupt has hit does not count.
     pub fn in_driver(&self) -> bool {
-        self.module.is_some() && !self.other
+        self.module.is_some() && !self.other && !self.outer
     }
 
     /// The innermost line in the module's own files; that of the function where inlined code is the kernel's.
@@ -207,6 +258,30 @@ impl Frame {
         };
         self.inlined.iter().map(line).chain([self.to_string()])
     }
+}
+
+/// The lines of a call trace. Where a part of it is on an interrupt's stack, marks show the parts, as the
+/// kernel prints them.
+pub fn trace_lines(frames: &[Frame]) -> Vec<String> {
+    const STACKS: [&str; 3] = ["TASK", "IRQ", "NMI"];
+    let switches = frames.iter().filter(|frame| frame.switched).count();
+    let name = |left: usize| STACKS[left.min(STACKS.len() - 1)];
+    let (mut left, mut lines) = (switches, Vec::new());
+    if switches > 0 {
+        lines.push(format!("<{}>", name(left)));
+    }
+    for frame in frames {
+        if frame.switched {
+            lines.push(format!("</{}>", name(left)));
+            left -= 1;
+            lines.push(format!("<{}>", name(left)));
+        }
+        lines.extend(frame.lines());
+    }
+    if switches > 0 {
+        lines.push(format!("</{}>", name(left)));
+    }
+    lines
 }
 
 /// A call stack with its own context, such as that of an allocation.
@@ -346,5 +421,47 @@ impl std::fmt::Display for Frame {
             write!(f, " {location}")?;
         }
         Ok(())
+    }
+}
+
+/// How much of a module ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleCoverage {
+    /// The name of the module.
+    pub module: String,
+    /// Number of its functions that ran.
+    pub functions_run: u64,
+    /// Number of its functions.
+    pub functions: u64,
+    /// Number of its blocks that ran; a block that ran from several entries counts as several.
+    pub blocks: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_marks_the_stack_of_an_interrupt() {
+        let frame =
+            |function: &str, switched| Frame { function: function.into(), switched, ..Frame::default() };
+        let frames = [frame("irq", false), frame("entry", true), frame("idle", false)];
+        let lines = ["<IRQ>", "irq+0x0", "</IRQ>", "<TASK>", "entry+0x0", "idle+0x0", "</TASK>"];
+        assert_eq!(trace_lines(&frames), lines);
+        assert_eq!(trace_lines(&frames[2..]), ["idle+0x0"]);
+    }
+
+    #[test]
+    fn what_only_the_stack_shows_is_no_part_of_the_fingerprint() {
+        let frame = |function: &str, outer| Frame {
+            function: function.into(),
+            module: Some("drv".into()),
+            outer,
+            ..Frame::default()
+        };
+        let of = |stack| Finding { function: "f".into(), stack, ..Finding::default() };
+        let near = of(vec![frame("f", false), frame("g", false)]);
+        let whole = of(vec![frame("f", false), frame("h", true), frame("g", false), frame("i", true)]);
+        assert_eq!((whole.fingerprint(), whole.place()), (near.fingerprint(), near.place()));
     }
 }

@@ -3,13 +3,10 @@
 
 use crate::error::HostError;
 use guardrail_report::{Run, Step};
-use guardrail_vm::Cache;
-use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::{Finished, Outcome};
-use std::fs;
-use std::path::PathBuf;
+use guardrail_vm::settings::Parameter;
 use std::time::Duration;
 
 /// All drivers of a run, in the order of their turns.
@@ -37,6 +34,21 @@ pub fn variables(given: &[String]) -> Result<Vec<(String, String)>, HostError> {
         Ok((name.to_owned(), value.to_owned()))
     };
     given.iter().map(pair).collect()
+}
+
+/// Module parameters that the user sets, from `NAME=VALUE` or `MODULE.NAME=VALUE`.
+pub fn parameters(given: &[String]) -> Result<Vec<Parameter>, HostError> {
+    given.iter().map(|text| Ok(text.parse::<Parameter>()?)).collect()
+}
+
+/// Refuses what the user sets and nothing reads, and gives the modules their parameters.
+pub fn set(
+    prepared: &mut Prepared,
+    variables: &[(String, String)],
+    parameters: &[Parameter],
+) -> Result<(), HostError> {
+    prepared.refuse_unread(variables.iter().map(|(name, _)| name.as_str()))?;
+    Ok(prepared.set_parameters(parameters)?)
 }
 
 /// Why no device was bound, and which device to name instead.
@@ -85,22 +97,4 @@ pub fn digest(bytes: &[u8]) -> String {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
-}
-
-/// The file with a module's debug information; `None` where the kernel's package of them was not fetched.
-pub fn debug_file(cache: &Cache, kernel: &Kernel, module: &str) -> Option<PathBuf> {
-    let mut folders = vec![kernels::cached_debug_symbols(cache, kernel)?.join("usr/lib/debug")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).ok()?.flatten() {
-            let path = entry.path();
-            let name = entry.file_name().to_string_lossy().replace('-', "_");
-            let of_module = name.strip_suffix(".debug").unwrap_or(&name) == format!("{module}.ko");
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => folders.push(path),
-                Ok(kind) if kind.is_file() && of_module => return Some(path),
-                _ => {}
-            }
-        }
-    }
-    None
 }

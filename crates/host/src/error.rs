@@ -18,6 +18,8 @@ pub enum Status {
     Contained = 4,
     /// A limit was reached before a verdict.
     Undecided = 5,
+    /// Nothing was found, but too little was seen: no device, too little code, or a trace that was cut.
+    NotExercised = 6,
     /// The user interrupted it.
     Interrupted = 130,
 }
@@ -31,6 +33,9 @@ pub enum HostError {
     /// The machine or the run failed.
     #[error("{0}")]
     Run(String),
+    /// Nothing was found, but too little was seen to say that nothing is there.
+    #[error("{0}")]
+    NotExercised(String),
     /// The user interrupted the program (Ctrl-C).
     #[error("interrupted")]
     Interrupted,
@@ -85,6 +90,7 @@ impl HostError {
             | HostError::Log(_)
             | HostError::Snapshot(_)
             | HostError::Io { .. } => Status::RunFailed,
+            HostError::NotExercised(_) => Status::NotExercised,
             HostError::Interrupted => Status::Interrupted,
         }
     }

@@ -15,11 +15,13 @@ pub mod folders;
 pub mod process;
 pub mod progress;
 pub mod signals;
+pub mod symbols;
 pub mod zoo;
 
 pub use error::{HostError, Status};
 pub use progress::Progress;
 pub use signals::Signals;
+pub use symbols::Symbols;
 
 use guardrail_vm::Cache;
 

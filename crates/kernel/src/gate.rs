@@ -1,7 +1,7 @@
 //! Configures the gate for a kernel: which functions access devices for drivers, and where drivers are bound.
 
 use guardrail_binfmt::KernelImage;
-use guardrail_trace::config::{ConfigAccessor, Gate, PciProbe};
+use guardrail_trace::config::{ChildProbe, ConfigAccessor, Gate, PciProbe};
 
 /// Functions that access registers for their callers, wherever the registers are (lib/iomap.c,
 /// arch/x86/lib/iomem.c, lib/iomap_copy.c).
@@ -53,6 +53,7 @@ pub fn gate(image: &KernelImage, ram: &[(u64, u64)], limit_millis: u64) -> Gate 
             .collect(),
         remaps: REMAPS.iter().filter_map(entry).collect(),
         probe: pci_probe(image),
+        child_probe: child_probe(image),
     }
 }
 
@@ -71,5 +72,20 @@ fn pci_probe(image: &KernelImage) -> Option<PciProbe> {
         resources: member("pci_dev", "resource")?,
         resource_size: btf.size_of(btf.struct_named("resource")?)?,
         resource: [member("resource", "start")?, member("resource", "end")?, member("resource", "flags")?],
+    })
+}
+
+/// Where the kernel binds drivers of other buses, whose devices may be behind a PCI device.
+fn child_probe(image: &KernelImage) -> Option<ChildProbe> {
+    let btf = image.btf();
+    let member = |structure, path| btf.member_offset(structure, path);
+    Some(ChildProbe {
+        address: image.address_of("really_probe")?,
+        pci_bus: image.address_of("pci_bus_type")?,
+        owner: member("device_driver", "owner")?,
+        exit: member("module", "exit")?,
+        parent: member("device", "parent")?,
+        bus: member("device", "bus")?,
+        in_pci_dev: member("pci_dev", "dev")?,
     })
 }

@@ -18,5 +18,5 @@ pub mod summaries;
 
 pub use closure::returns;
 pub use gate::gate;
-pub use plan::{hook_modules, module_list, tracer_config};
+pub use plan::{hook_modules, module_list, module_tables, tracer_config};
 pub use summaries::SummaryTable;

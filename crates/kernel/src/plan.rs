@@ -9,7 +9,8 @@ use guardrail_binfmt::btf::{Param, Type};
 use guardrail_binfmt::module::{ModuleSymbol, SymbolKind};
 use guardrail_trace::client::ModuleList;
 use guardrail_trace::config::{
-    Hook, ModuleHook, ModuleHooks, ModuleLayout, PerCpu, Probe, RegionLayout, TaskLayout, TracerConfig,
+    Hook, ModuleHook, ModuleHooks, ModuleLayout, ModuleTables, PerCpu, Probe, RegionLayout, TaskLayout,
+    TracerConfig,
 };
 use guardrail_trace::event::{Global, RegionFlags};
 
@@ -111,9 +112,20 @@ pub fn tracer_config(
         arguments: arguments(image, table),
         indirect_thunks,
         return_thunks,
+        unwind: None,
         scope: Default::default(),
         holds: Default::default(),
         gate: None,
+    })
+}
+
+/// Where modules of this kernel have their ORC tables; `None` where they have none.
+pub fn module_tables(image: &KernelImage) -> Option<ModuleTables> {
+    let member = |name| image.btf().member_offset("module", name);
+    Some(ModuleTables {
+        count: member("arch.num_orcs")?,
+        places: member("arch.orc_unwind_ip")?,
+        entries: member("arch.orc_unwind")?,
     })
 }
 

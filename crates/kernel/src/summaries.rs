@@ -8,7 +8,7 @@ use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::btf::{Proto, Type};
 use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Summary, SyncOp, Zeroed};
 use guardrail_knowledge::table::{self, Clause, Kind};
-use guardrail_trace::config::{Deref, ListWalk};
+use guardrail_trace::config::{Deref, ListCount, ListWalk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -225,6 +225,9 @@ fn resolve_after(
                 effect,
                 Effect::Alloc { .. }
                     | Effect::Free { .. }
+                    | Effect::AllocList { .. }
+                    | Effect::FreeList { .. }
+                    | Effect::Alias { .. }
                     | Effect::TakeOver { .. }
                     | Effect::CreateCache { .. }
                     | Effect::Grow { .. }
@@ -293,6 +296,14 @@ impl Resolver<'_, '_> {
             };
             return Some(Len::Result { extra: extra.trim_start_matches('+').parse().unwrap_or(0), bound });
         }
+        if let Some((number, bound)) = text.split_once('/') {
+            let bound = self.arg(bound)?;
+            return Some(if number == "found" {
+                Len::Found(bound)
+            } else {
+                Len::AtMost(number.parse().ok()?, bound)
+            });
+        }
         if let Some(name) = text.strip_prefix("sizeof(").and_then(|rest| rest.strip_suffix(')')) {
             let btf = self.image.btf();
             return Some(Len::Const(btf.size_of(btf.struct_named(name)?)?));
@@ -314,6 +325,31 @@ impl Resolver<'_, '_> {
         Some(Len::Arg(self.arg(text)?))
     }
 
+    fn zeroed(&self, clause: &Clause<'_>) -> Option<Zeroed> {
+        Some(match clause.option("zero") {
+            Some("yes") => Zeroed::Yes,
+            Some(arg) => Zeroed::Gfp(self.arg(arg)?),
+            None => Zeroed::No,
+        })
+    }
+
+    /// Adds an array of pointers to what the hook reads, at the call or at the return.
+    fn pointers(&mut self, array: &str, count: &str, at_entry: bool) -> Option<()> {
+        let (arg, count) = (self.arg(array)?, ListCount::Arg(self.arg(count)?));
+        let (through, chain, fields) = (None, None, vec![(0, 8)]);
+        self.lists.push(ListWalk {
+            arg,
+            through,
+            count,
+            stride: 8,
+            fields,
+            chain,
+            at_entry,
+            at_return: !at_entry,
+        });
+        Some(())
+    }
+
     fn effect(&mut self, clause: &Clause<'_>) -> Option<Effect> {
         let words = &clause.words;
         let arg_option = |this: &Self, name: &str| clause.option(name).and_then(|arg| this.arg(arg));
@@ -322,11 +358,7 @@ impl Resolver<'_, '_> {
             "alloc" => Effect::Alloc {
                 class: Class::named(word(1)?)?,
                 size: self.len(word(2)?).unwrap_or(Len::Rest),
-                zeroed: match clause.option("zero") {
-                    Some("yes") => Zeroed::Yes,
-                    Some(arg) => Zeroed::Gfp(self.arg(arg)?),
-                    None => Zeroed::No,
-                },
+                zeroed: self.zeroed(clause)?,
                 page: words.contains(&"page") && words[3..].contains(&"page"),
                 cache: arg_option(self, "cache"),
                 realloc: arg_option(self, "realloc"),
@@ -336,8 +368,23 @@ impl Resolver<'_, '_> {
                 classes: word(2)?.split('|').filter_map(Class::named).collect(),
                 cache: arg_option(self, "cache"),
             },
+            "allocs" => {
+                let (class, size) = (Class::named(word(3)?)?, self.len(word(4)?)?);
+                let zeroed = self.zeroed(clause)?;
+                self.pointers(word(1)?, word(2)?, false)?;
+                Effect::AllocList { class, size, zeroed, cache: arg_option(self, "cache") }
+            }
+            "frees" => {
+                self.pointers(word(1)?, word(2)?, true)?;
+                let classes = word(3)?.split('|').filter_map(Class::named).collect();
+                Effect::FreeList { classes, cache: arg_option(self, "cache") }
+            }
+            "alias" => {
+                self.pointers(word(1)?, word(2)?, true)?;
+                Effect::Alias { count: self.arg(word(2)?)? }
+            }
             "take" => Effect::TakeOver { ptr: self.ptr(word(1)?)? },
-            "cache" => Effect::CreateCache { ctor: self.len(word(1)?)? },
+            "cache" => Effect::CreateCache { ctor: self.len(word(1)?)?, flags: self.len(word(2)?)? },
             "define" => Effect::Define { ptr: self.ptr(word(1)?)?, len: self.len(word(2)?)? },
             "copy" => {
                 Effect::Copy { dst: self.ptr(word(1)?)?, src: self.ptr(word(2)?)?, len: self.len(word(3)?)? }

@@ -86,6 +86,8 @@ fn the_plan_is_complete_and_consistent() {
         );
         assert!(plan.probe.align.is_power_of_two());
         assert!(plan.return_thunks.len() > 1 && plan.indirect_thunks.len() > 14, "{release}");
+        let gate = guardrail_kernel::gate(&image, &[], 1);
+        assert!(gate.probe.is_some() && gate.child_probe.is_some(), "{release}: {gate:?}");
         assert!(plan.task.comm > plan.task.pid && plan.layout.regions.len() >= 2, "{release}");
         // Per-CPU addresses lie in the first pages of the area, or in the image.
         assert_eq!(plan.per_cpu.relative, plan.per_cpu.current >= text.0, "{release}");

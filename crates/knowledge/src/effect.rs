@@ -1,5 +1,9 @@
 //! What a kernel function does, as far as checkers use it: the vocabulary of call summaries.
 
+mod dma;
+
+pub use dma::{DmaOp, MapKind};
+
 /// A length or size in bytes, as a call has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Len {
@@ -20,6 +24,11 @@ pub enum Len {
         /// The argument that bounds the result; `None` if no argument does.
         bound: Option<u8>,
     },
+    /// This constant, or the value of an argument if that is less.
+    AtMost(u64, u8),
+    /// Up to and with the byte that the result points to, and no more than an argument says. All that the argument
+    /// says where the result is null.
+    Found(u8),
     /// To the end of the object that the pointer points into.
     Rest,
 }
@@ -125,6 +134,30 @@ pub enum Effect {
         /// The argument with an object that moves into the new one (krealloc).
         realloc: Option<u8>,
     },
+    /// The call fills an array, which its hook reads as a list at the return, with pointers to new objects.
+    AllocList {
+        /// The class of the memory.
+        class: Class,
+        /// The size of each object.
+        size: Len,
+        /// When they are zeroed on request.
+        zeroed: Zeroed,
+        /// The argument with the `kmem_cache`.
+        cache: Option<u8>,
+    },
+    /// The objects are freed to which the pointers of an array point; the hook reads it as a list at the call.
+    FreeList {
+        /// The classes that the objects may have.
+        classes: Vec<Class>,
+        /// The argument with the `kmem_cache`, which may be null.
+        cache: Option<u8>,
+    },
+    /// The pages of an array of `struct page *` get second addresses, through which writes are not seen; the hook reads
+    /// it as a list at the call. What was known of the second addresses, which begin at the result, no longer holds.
+    Alias {
+        /// The argument with the number of pages.
+        count: u8,
+    },
     /// An object is freed.
     Free {
         /// A pointer to the object.
@@ -212,6 +245,8 @@ pub enum Effect {
     CreateCache {
         /// Its constructor, or 0.
         ctor: Len,
+        /// Its flags.
+        flags: Len,
     },
     /// The object is as large as its slot from now on (ksize).
     Grow {
@@ -389,177 +424,6 @@ pub enum SyncOp {
     Sleeps {
         /// It sleeps only where this argument, gfp flags, has `__GFP_DIRECT_RECLAIM`; `None`: always.
         gfp: Option<u8>,
-    },
-}
-
-/// How a streaming mapping was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MapKind {
-    /// By `dma_map_single` or `dma_map_page`: one function since 4.10, so not distinguished.
-    Single,
-    /// By `dma_map_sg`.
-    List,
-    /// By `dma_map_resource`.
-    Resource,
-}
-
-/// What a call does to DMA mappings and DMA memory. Numbers are arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DmaOp {
-    /// Lends memory to a device; the result is the bus address, or all ones.
-    Map {
-        /// The `struct device`.
-        dev: u8,
-        /// The first byte of the memory.
-        ptr: Ptr,
-        /// The memory's physical address, where a call has that instead (`dma_map_phys`).
-        physical: Option<u8>,
-        /// How many bytes it lends.
-        len: Len,
-        /// The direction of the mapping.
-        dir: u8,
-        /// How the mapping is made.
-        kind: MapKind,
-    },
-    /// Takes the memory of a mapping back.
-    Unmap {
-        /// The `struct device`.
-        dev: u8,
-        /// The bus address.
-        addr: u8,
-        /// How many bytes the mapping has.
-        len: Len,
-        /// The direction of the mapping.
-        dir: u8,
-        /// How the mapping was made.
-        kind: MapKind,
-    },
-    /// Lends the segments of a list; the result is how many bus segments there are.
-    MapList {
-        /// The `struct device`.
-        dev: u8,
-        /// The scatterlist, or its table.
-        list: u8,
-        /// How many segments, where an argument holds it; a `struct sg_table` otherwise.
-        count: Option<u8>,
-        /// The direction of the mapping.
-        dir: u8,
-    },
-    /// Takes the segments of a list back.
-    UnmapList {
-        /// The `struct device`.
-        dev: u8,
-        /// The scatterlist, or its table.
-        list: u8,
-        /// How many segments, where an argument holds it.
-        count: Option<u8>,
-        /// The direction of the mapping.
-        dir: u8,
-    },
-    /// Passes a part of a mapping to the CPU, or back to the device, for a while.
-    SyncSingle {
-        /// The `struct device`.
-        dev: u8,
-        /// The bus address of the mapping.
-        addr: u8,
-        /// An offset to add to it, where the call has one.
-        offset: Option<u8>,
-        /// How many bytes the part has.
-        len: Len,
-        /// The direction of the mapping.
-        dir: u8,
-        /// Whether the CPU gets the part.
-        for_cpu: bool,
-    },
-    /// Passes a list to the CPU, or back to the device, for a while.
-    SyncList {
-        /// The `struct device`.
-        dev: u8,
-        /// The scatterlist.
-        list: u8,
-        /// How many segments the list has.
-        count: u8,
-        /// The direction of the mapping.
-        dir: u8,
-        /// Whether the CPU gets the list.
-        for_cpu: bool,
-    },
-    /// The result is coherent memory; the call stores its bus address through an argument.
-    AllocCoherent {
-        /// The `struct device`.
-        dev: u8,
-        /// How many bytes it allocates.
-        size: u8,
-        /// Where the call stores the bus address.
-        handle: u8,
-    },
-    /// Coherent memory is freed.
-    FreeCoherent {
-        /// The `struct device`.
-        dev: u8,
-        /// How many bytes it frees.
-        size: u8,
-        /// The address of the memory.
-        cpu: u8,
-        /// Its bus address.
-        handle: u8,
-    },
-    /// The result is a pool.
-    CreatePool {
-        /// The `struct device`.
-        dev: u8,
-        /// Bytes of a block.
-        size: u8,
-    },
-    /// A pool is freed.
-    DestroyPool {
-        /// The `struct dma_pool`.
-        pool: u8,
-    },
-    /// The result is a block of a pool.
-    PoolAlloc {
-        /// The `struct dma_pool`.
-        pool: u8,
-        /// Where the call stores the bus address.
-        handle: u8,
-    },
-    /// A block of a pool is freed.
-    PoolFree {
-        /// The `struct dma_pool`.
-        pool: u8,
-        /// The address of the block.
-        cpu: u8,
-        /// Its bus address.
-        handle: u8,
-    },
-    /// The call makes or maps memory of the device in a way that is not followed further.
-    Other {
-        /// The `struct device`.
-        dev: u8,
-    },
-    /// The result is where device registers are mapped.
-    MapIo,
-    /// Device registers are unmapped.
-    UnmapIo {
-        /// Where they are mapped.
-        addr: u8,
-    },
-    /// A driver has left its device: it must have released all when the call returns.
-    Unbind {
-        /// The `struct device`.
-        dev: u8,
-    },
-    /// Asks whether an address is in vmalloc space, as `dma_map_single` does for every buffer.
-    AskVmalloc {
-        /// The address in question.
-        addr: u8,
-    },
-    /// Names the driver of a device, as the warning does with which `dma_map_single` refuses a buffer.
-    NameDriver,
-    /// The result shows whether the mappings of a device need to be unmapped.
-    NeedUnmap {
-        /// The `struct device`.
-        dev: u8,
     },
 }
 

@@ -2,7 +2,7 @@
 //! - the plugin API, registers and guest memory;
 //! - the KASLR slide;
 //! - the loading and unloading of modules;
-//! - calls that have not returned.
+//! - calls that have not returned, and call stacks.
 //!
 //! **Knows**: QEMU's plugin API (version 7), and the layout of x86-64 Linux as far as a
 //! [`TracerConfig`](guardrail_trace::config::TracerConfig) describes it.
@@ -22,3 +22,4 @@ pub mod probe;
 pub mod ram;
 pub mod ranges;
 pub mod registers;
+pub mod unwind;

@@ -315,6 +315,7 @@ mod tests {
                 append: Vec::new(),
                 timeout: 1,
                 variables: Vec::new(),
+                parameters: Vec::new(),
                 files: Vec::new(),
                 qemu: Vec::new(),
                 out: None,

@@ -2,10 +2,10 @@
 
 use guardrail_binfmt::{KernelImage, Lines, ModuleImage};
 use guardrail_finding::{Frame, Source};
-use guardrail_host::drivers::debug_file;
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::prepare::Prepared;
+use guardrail_vm::symbols;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ impl Names {
         let plan = prepared.plan.before.iter().chain([&prepared.plan.driver]);
         for file in plan.chain(&prepared.also).chain(more) {
             files.insert(file.name.clone(), file.path.clone());
-            if let Some(path) = debug_file(cache, &prepared.kernel, &file.name) {
+            if let Some(path) = symbols::cached(cache, file) {
                 debug.insert(file.name.clone(), path);
             }
         }
@@ -76,7 +76,7 @@ impl Names {
         };
         let offset = addr - start;
         let Source { location, inlined } = self.source(&module.name, &function, offset).unwrap_or_default();
-        Frame { function, module: Some(module.name.clone()), offset, location, inlined, other: false }
+        Frame { function, module: Some(module.name.clone()), offset, location, inlined, ..Frame::default() }
     }
 
     /// The function and line for the return address of a call: the line is that of the call.

@@ -35,6 +35,8 @@ pub struct ProfilePlan {
     pub timeout: u64,
     /// Variables of the workload, as `NAME=VALUE`.
     pub variables: Vec<String>,
+    /// Parameters of the run's modules, as `NAME=VALUE` or `MODULE.NAME=VALUE`.
+    pub parameters: Vec<String>,
     /// Further files for the guest's folder `/guardrail`.
     pub files: Vec<(String, Vec<u8>)>,
     /// Words for QEMU's command line.

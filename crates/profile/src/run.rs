@@ -174,7 +174,13 @@ fn prepare(plan: &ProfilePlan, packages: &Packages, progress: &Progress) -> Resu
     };
     let (kernel, device) = (plan.kernel.as_str(), plan.device.as_deref());
     let request = Request { driver, more, kernel, device, workload: plan.workload.as_deref() };
-    zoo::prepare(packages, request, progress)
+    let mut prepared = zoo::prepare(packages, request, progress)?;
+    drivers::set(
+        &mut prepared,
+        &drivers::variables(&plan.variables)?,
+        &drivers::parameters(&plan.parameters)?,
+    )?;
+    Ok(prepared)
 }
 
 fn options(plan: &ProfilePlan, plugged: &[ReadyPlugin], folder: &Path) -> Result<Options, HostError> {
@@ -253,7 +259,7 @@ fn judge(finished: &Finished, prepared: &Prepared, shown: &show::NamedResults) -
             print_line("guardrail", &format!("the guest's last words:\n{}", text.trim_end()));
             Err(HostError::Run(finished.outcome.to_string()))
         }
-        Outcome::NoDeviceBound => Err(HostError::Run(drivers::no_device(prepared))),
+        Outcome::NoDeviceBound => Err(HostError::NotExercised(drivers::no_device(prepared))),
         other => Err(HostError::Run(other.to_string())),
     }
 }

@@ -1,7 +1,8 @@
 //! The baseline: a file with the findings of a run that are known. One finding a line, sorted, so that a
 //! change of one finding changes one line.
 
-use crate::list::{FindingList, message};
+use crate::json::message;
+use crate::list::FindingList;
 use crate::marks::KnownFinding;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;

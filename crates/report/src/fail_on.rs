@@ -6,13 +6,13 @@ use guardrail_finding::{BaselineState, Finding, Severity};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailOn {
     /// All findings, known ones too.
-    #[default]
     Any,
     /// Findings that are not known.
     New,
     /// Errors that are not known.
     Error,
     /// Errors and warnings that are not known.
+    #[default]
     Warning,
     /// No finding at all.
     Never,

@@ -1,8 +1,8 @@
 //! Reports: findings, printed for people and for programs.
 //!
 //! Knows: the format of a report and its run (schema `guardrail/1`), and how to print them. The formats
-//! are text in the style of KASAN ([`text`]), JSON ([`json`]) and SARIF 2.1.0 ([`sarif`]). It also reads
-//! reports, baselines and suppressions, and marks findings that they know.
+//! are text in the style of KASAN ([`text`]), JSON ([`json`]), SARIF 2.1.0 ([`sarif`]), an HTML page ([`html`]), and a mail about one finding
+//! ([`mail`]). It also reads reports, baselines and suppressions, and marks findings that they know.
 //!
 //! Must not know: how a checker finds a fault, what a guest or a kernel is, or where output is written.
 //!
@@ -15,16 +15,20 @@
 //! **Architecture Invariant:** text from a guest is printed without control characters.
 
 pub mod baseline;
+pub mod causes;
 pub mod columns;
 pub mod compare;
 pub mod fail_on;
+pub mod html;
 pub mod json;
 pub mod list;
+pub mod mail;
 pub mod marks;
 pub mod model;
 pub mod sarif;
 pub mod suppress;
 pub mod survey;
 pub mod text;
+pub mod timeline;
 
-pub use model::{Gate, GateOutside, GateOutsideSpace, GateSpace, Report, Run, SCHEMA, Step};
+pub use model::{Gate, GateOutside, GateOutsideSpace, GateSpace, ModuleIdentity, Report, Run, SCHEMA, Step};

@@ -2,9 +2,10 @@
 //!
 //! Any bytes give a list or one sentence.
 
+use crate::json::{self, message};
 use crate::marks::KnownFinding;
 use crate::model::{Report, SCHEMA};
-use guardrail_finding::Severity;
+use guardrail_finding::{KERNEL_CHECKER, Severity};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -44,11 +45,7 @@ impl FindingList {
             format!("line {}: it is not JSON: {}; {REMEDY}", error.line(), message(&error))
         })?;
         match (value["schema"].as_str(), value["version"].as_str(), value["runs"].as_array()) {
-            (Some(SCHEMA), ..) => {
-                let report: Report = serde_json::from_slice(bytes)
-                    .map_err(|error| format!("line {}: {}; {REMEDY}", error.line(), message(&error)))?;
-                Ok(FindingList::of(&report))
-            }
+            (Some(SCHEMA), ..) => json::read(bytes).map(|report| FindingList::of(&report)),
             (Some(schema), ..) => Err(other_schema(schema)),
             (None, Some("2.1.0"), Some(runs)) => of_sarif(runs),
             (None, Some(version), Some(_)) => Err(format!("it is SARIF {version:?}, but only 2.1.0 is read")),
@@ -72,7 +69,7 @@ impl FindingList {
 
 /// Whether a checker was among the tools, which may have options: `dmacheck:line=64`.
 pub(crate) fn ran(tools: &[String], checker: &str) -> bool {
-    tools.iter().any(|tool| tool.split(':').next() == Some(checker))
+    checker == KERNEL_CHECKER || tools.iter().any(|tool| tool.split(':').next() == Some(checker))
 }
 
 /// What to do where a file is no report.
@@ -89,12 +86,6 @@ fn other_schema(schema: &str) -> String {
         }
         _ => format!("it has the schema {schema:?}; {REMEDY}"),
     }
-}
-
-/// The message of an error in JSON, without the position that it ends with.
-pub(crate) fn message(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 fn each_once(all: impl Iterator<Item = KnownFinding>) -> Vec<KnownFinding> {

@@ -1,8 +1,8 @@
 //! The format of a report: the schema `guardrail/1` as Rust types. Reading accepts reports without
 //! optional fields. Writing always gives every field that scripts rely on.
 
-use crate::marks::{Comparison, Suppressions};
-use guardrail_finding::Finding;
+use crate::marks::{Comparison, Source, Suppressions};
+use guardrail_finding::{BaselineState, Finding, ModuleCoverage};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the schema.
@@ -45,6 +45,12 @@ pub struct Run {
     pub device: Option<String>,
     /// Name or path of the workload.
     pub workload: Option<String>,
+    /// The words after `guardrail` that repeat the run; empty where they are not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// What identifies the builds of the drivers; empty where nobody watched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<ModuleIdentity>,
     /// Seconds from the guest's start to its end.
     pub guest_seconds: f64,
     /// Seconds of the whole run, including the analysis.
@@ -61,6 +67,10 @@ pub struct Run {
     pub lost_events: u64,
     /// Number of executed driver blocks.
     pub blocks: u64,
+    /// What ran of each driver; empty where nobody watched.
+    pub coverage: Vec<ModuleCoverage>,
+    /// The least part of each driver's functions that must run, in percent.
+    pub min_coverage: u32,
     /// Number of memory accesses by the driver.
     pub accesses: u64,
     /// Number of accesses to devices among them, and of port accesses.
@@ -73,8 +83,24 @@ pub struct Run {
     pub gate: Option<Gate>,
     /// Instruction forms without an exact rule in the analysis, and how often they ran.
     pub unknown_instructions: std::collections::BTreeMap<String, u64>,
+    /// The file with the log of the guest's kernel; `null` where it was not kept.
+    pub kernel_log: Option<String>,
     /// Further facts about the run, one sentence each.
     pub notes: Vec<String>,
+}
+
+/// What identifies the build of a driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModuleIdentity {
+    /// The module's name, as `struct module` spells it.
+    pub name: String,
+    /// The version that its author gave; `null` where the author gave none.
+    pub version: Option<String>,
+    /// The kernel's checksum of its source; `null` where the kernel was built without them.
+    pub srcversion: Option<String>,
+    /// The linker's identifier in hexadecimal; `null` where it has none.
+    pub build_id: Option<String>,
 }
 
 /// How device accesses were held in a run.
@@ -164,5 +190,17 @@ impl Report {
     /// Number of findings; merged ones count once each.
     pub fn found(&self) -> usize {
         self.findings.len()
+    }
+
+    /// Whether a baseline hides the finding. An earlier report hides nothing.
+    pub fn hides(&self, finding: &Finding) -> bool {
+        let baseline = self.comparison.as_ref().is_some_and(|one| one.source == Source::Baseline);
+        baseline && finding.baseline == Some(BaselineState::Unchanged) && finding.suppressed.is_none()
+    }
+
+    /// The findings that are neither known nor suppressed.
+    pub fn shown(&self) -> Vec<&Finding> {
+        let shown = |finding: &&Finding| finding.suppressed.is_none() && !self.hides(finding);
+        self.findings.iter().filter(shown).collect()
     }
 }

@@ -75,7 +75,7 @@ fn absent(finding: &KnownFinding, names: &[&str]) -> Value {
         "level": "none",
         "baselineState": "absent",
         "message": { "text": "an earlier run had this finding, and this run does not" },
-        "locations": [location(None, &finding.function, Some(&finding.module), 0)],
+        "locations": [placed(None, &finding.function, &finding.module, 0)],
         "partialFingerprints": { "guardrail/1": finding.id },
         "properties": { "checker": finding.checker },
     })
@@ -99,8 +99,8 @@ fn result(finding: &Finding, names: &[&str]) -> Value {
         "ruleIndex": names.iter().position(|name| *name == finding.kind),
         "level": finding.severity.word(),
         "message": { "text": finding.message },
-        "locations": [location(
-            finding.location.as_ref(), &finding.function, Some(&finding.module), finding.offset,
+        "locations": [placed(
+            finding.location.as_ref(), &finding.function, &finding.module, finding.offset,
         )],
         "partialFingerprints": { "guardrail/1": finding.id },
         "occurrenceCount": finding.count.max(1),
@@ -169,8 +169,22 @@ fn expanded(frame: &Frame) -> Vec<Value> {
         place["logicalLocations"][0]["properties"] = json!({ "inlined": true });
         place
     });
-    let own = location(frame.location.as_ref(), &frame.function, module, frame.offset);
+    let mut own = location(frame.location.as_ref(), &frame.function, module, frame.offset);
+    if frame.switched {
+        own["logicalLocations"][0]["properties"]["switched"] = true.into();
+    }
     inlined.chain([own]).map(|place| json!({ "location": place })).collect()
+}
+
+/// The location of a result, which always names a file: readers drop results without one. Where the source
+/// line is unknown, it is the module's file.
+fn placed(source: Option<&Location>, function: &str, module: &str, offset: u64) -> Value {
+    let mut value = location(source, function, Some(module), offset);
+    if source.is_none() {
+        let file = if module.is_empty() { "vmlinux".to_owned() } else { format!("{module}.ko") };
+        value["physicalLocation"] = json!({ "artifactLocation": { "uri": uri(&file) } });
+    }
+    value
 }
 
 /// Makes a SARIF location. Where the source line is unknown, it has only function and offset.

@@ -1,11 +1,15 @@
 //! The report as text, in the style of KASAN.
 
 mod known;
+mod screen;
 
 pub use known::comparison;
+pub use screen::screen;
 
 use crate::model::{Report, Run};
-use guardrail_finding::{AccessInfo, ContextInfo, Finding, Frame, ObjectInfo};
+use guardrail_finding::{
+    AccessInfo, ContextInfo, Finding, Frame, ModuleCoverage, ObjectInfo, Severity, trace_lines,
+};
 use std::io::{self, Write};
 
 const RULE: &str = "==================================================================";
@@ -13,14 +17,21 @@ const RULE: &str = "============================================================
 /// Writes every finding that is not known or suppressed, what is known, the outcome of a run that did not
 /// complete, and the summary line.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let shown: Vec<&Finding> = report.findings.iter().filter(|one| known::is_shown(report, one)).collect();
-    for finding in &shown {
+    findings(&report.shown(), out)?;
+    rest(report, out)
+}
+
+/// Writes findings in full, between rules.
+pub fn findings(shown: &[&Finding], out: &mut dyn Write) -> io::Result<()> {
+    for finding in shown {
         writeln!(out, "{RULE}")?;
         self::finding(finding, out)?;
     }
-    if !shown.is_empty() {
-        writeln!(out, "{RULE}")?;
-    }
+    if shown.is_empty() { Ok(()) } else { writeln!(out, "{RULE}") }
+}
+
+/// Writes what is known, how the run ended, and the summary line.
+pub(crate) fn rest(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     known::write(report, out)?;
     if !matches!(report.run.outcome.as_str(), "completed" | "running") {
         writeln!(out, "Outcome: {}", report.run.outcome)?;
@@ -34,6 +45,9 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for note in &report.run.notes {
         writeln!(out, "Note: {}", clean(note))?;
     }
+    if let Some(file) = &report.run.kernel_log {
+        writeln!(out, "Kernel log: {}", clean(file))?;
+    }
     if !report.run.unknown_instructions.is_empty() {
         let all: Vec<String> = report
             .run
@@ -43,17 +57,36 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             .collect();
         writeln!(out, "Instructions without an exact rule: {}", all.join(", "))?;
     }
+    coverage(&report.run, out)?;
     writeln!(out, "{}", summary(report))
+}
+
+/// One line about how much of the drivers ran; nothing where nobody watched.
+fn coverage(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let part = |ran: u64, all: u64| match all {
+        0 => format!("{ran} of {all} functions"),
+        all => format!("{ran} of {all} functions ({} %)", ran * 100 / all),
+    };
+    let sum = |of: fn(&ModuleCoverage) -> u64| run.coverage.iter().map(of).sum::<u64>();
+    match run.coverage.as_slice() {
+        [] => Ok(()),
+        [one] => {
+            writeln!(out, "Coverage: {}, {} blocks", part(one.functions_run, one.functions), one.blocks)
+        }
+        many => writeln!(
+            out,
+            "Coverage: {} of {} modules, {} blocks",
+            part(sum(|row| row.functions_run), sum(|row| row.functions)),
+            many.len(),
+            sum(|row| row.blocks)
+        ),
+    }
 }
 
 /// The last line: number of findings, amount checked, and duration.
 fn summary(report: &Report) -> String {
     let Run { blocks, accesses, events, lost_events, lag_seconds, wall_seconds, .. } = report.run;
-    let found = match report.found() {
-        0 => "no findings".to_owned(),
-        1 => "1 finding".to_owned(),
-        n => format!("{n} findings"),
-    } + &known::counts(report);
+    let found = found(report) + &known::counts(report);
     if events == 0 && wall_seconds == 0.0 {
         // Clients inside QEMU leave no log.
         let time = match report.run.guest_seconds {
@@ -70,7 +103,23 @@ fn summary(report: &Report) -> String {
     )
 }
 
-fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+/// The numbers of findings and notes, such as `2 findings, 1 note`.
+fn found(report: &Report) -> String {
+    let notes = report.findings.iter().filter(|finding| finding.severity == Severity::Note).count();
+    let findings = match report.findings.len() - notes {
+        0 => "no findings".to_owned(),
+        1 => "1 finding".to_owned(),
+        n => format!("{n} findings"),
+    };
+    match notes {
+        0 => findings,
+        1 => findings + ", 1 note",
+        n => format!("{findings}, {n} notes"),
+    }
+}
+
+/// Writes a finding in full.
+pub(crate) fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let place = Frame {
         function: finding.function.clone(),
         module: Some(finding.module.clone()).filter(|module| !module.is_empty()),
@@ -82,7 +131,12 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let and = and.map_or(String::new(), |frame| {
         format!(" / {}", clean(&Frame { location: None, ..frame.clone() }.to_string()))
     });
-    writeln!(out, "BUG: guardrail {checker}: {kind} in {}{and}", clean(&place.to_string()))?;
+    let word = match finding.severity {
+        Severity::Error => "BUG",
+        Severity::Warning => "WARNING",
+        Severity::Note => "NOTE",
+    };
+    writeln!(out, "{word}: guardrail {checker}: {kind} in {}{and}", clean(&place.to_string()))?;
     if let Some(location) = &finding.location {
         writeln!(out, "Source: {}", clean(&location.to_string()))?;
     }
@@ -98,6 +152,9 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(confirmation) = &finding.confirmation {
         writeln!(out, "Confirmation: {}: {}", clean(&confirmation.outcome), clean(&confirmation.detail))?;
+        if let Some(consequence) = &confirmation.consequence {
+            writeln!(out, "Consequence: {}", clean(&consequence.detail))?;
+        }
     }
     let context = &finding.context;
     if let Some(access) = &finding.access {
@@ -155,7 +212,7 @@ fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Text such as `Write of 4 bytes at 0x…`.
-fn access(access: &AccessInfo) -> String {
+pub(crate) fn access(access: &AccessInfo) -> String {
     let size = if access.size == 0 { String::new() } else { format!(" of {}", bytes(access.size)) };
     format!("{}{size} at {}", sentence(&clean(&access.what)), clean(&access.address))
 }
@@ -197,7 +254,7 @@ fn object(object: &ObjectInfo, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Text such as `12 bytes inside of 64-byte slab object [0x…, 0x…)`.
-fn position(offset: i64, object: &ObjectInfo) -> String {
+pub(crate) fn position(offset: i64, object: &ObjectInfo) -> String {
     let distance = offset.unsigned_abs();
     let (by, side) = if offset < 0 {
         (distance, "before")
@@ -224,7 +281,7 @@ fn stack(frames: &[Frame], out: &mut dyn Write) -> io::Result<()> {
     if frames.is_empty() {
         return writeln!(out, " (unknown)");
     }
-    for line in frames.iter().flat_map(Frame::lines) {
+    for line in trace_lines(frames) {
         writeln!(out, " {}", clean(&line))?;
     }
     Ok(())
@@ -234,7 +291,8 @@ fn bytes(n: u64) -> String {
     if n == 1 { "1 byte".to_owned() } else { format!("{n} bytes") }
 }
 
-fn sentence(text: &str) -> String {
+/// The text with a capital at its beginning.
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

@@ -16,6 +16,11 @@ fn frame(function: &str, offset: u64, line: Option<u32>) -> Frame {
     }
 }
 
+/// A function of the kernel that only a walk of the stack has found.
+fn above(function: &str, switched: bool) -> Frame {
+    Frame { function: function.into(), offset: 0xb, outer: true, switched, ..Frame::default() }
+}
+
 fn inlined(function: &str, file: &str, line: u32) -> Inlined {
     Inlined { function: function.into(), location: Some(Location { file: file.into(), line }) }
 }
@@ -44,6 +49,8 @@ fn use_after_free() -> Finding {
                 ..frame("uaf_timer", 0x45, Some(31))
             },
             Frame { function: "call_timer_fn".into(), offset: 0x27, ..Frame::default() },
+            above("asm_sysvec_apic_timer_interrupt", true),
+            above("default_idle", false),
         ],
         context: context(),
         access: Some(AccessInfo { what: "read".into(), address: "0xffff88800123400c".into(), size: 4 }),
@@ -99,6 +106,13 @@ fn race() -> Finding {
             runs: 1,
             meetings: 1,
             values: vec![Some("0x5".into()), None, Some("0x6".into())],
+            order: Some(ForcedOrder { held: RaceSide::Access, cpus: [0, 1] }),
+            consequence: Some(Box::new(Consequence {
+                outcome: "fault".into(),
+                detail: "made to happen: uninit-branch in decide+0x9 [zoo]".into(),
+                seconds: 1.5,
+                finding: Some(undefined()),
+            })),
         }),
         module: "zoo".into(),
         function: "fill".into(),
@@ -165,6 +179,9 @@ fn sample() -> Report {
             wall_seconds: 14.25,
             lag_seconds: 0.5,
             boot_seconds: Some(3.5),
+            command: vec!["check".into(), "zoo".into()],
+            modules: vec![ModuleIdentity { name: "zoo".into(), ..ModuleIdentity::default() }],
+            kernel_log: Some("/tmp/run/console.log".into()),
             steps: vec![Step { name: "load".into(), seconds: 0.25 }],
             events: 7_012_345,
             blocks: 2_020_537,
@@ -352,4 +369,41 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), St
         }
     }
     Ok(())
+}
+
+/// A report with more findings than fit a screen.
+fn many() -> Report {
+    let other = |i: usize| {
+        let id = format!("{i:04x}");
+        let location = Some(Location { file: "zoo/uaf/uaf.c".into(), line: i as u32 + 1 });
+        Finding { id, function: format!("reader_{i}"), location, severity: Severity::Warning, ..undefined() }
+    };
+    let findings: Vec<Finding> = sample().findings.into_iter().chain((0..30).map(other)).collect();
+    Report { findings, ..sample() }
+}
+
+#[test]
+fn screen() {
+    let text = print(text::screen, &many());
+    insta::assert_snapshot!(text);
+    assert!(text.lines().count() < 140, "two findings in full, and a table");
+    let mut calm = many();
+    calm.findings.iter_mut().for_each(|finding| finding.severity = Severity::Note);
+    let text = print(text::screen, &calm);
+    assert!(
+        text.starts_with("33 notes are not listed\n'guardrail report --full' prints all of them\n"),
+        "{text}"
+    );
+    calm.findings[7].severity = Severity::Warning;
+    let text = print(text::screen, &calm);
+    assert!(
+        text.starts_with("1 likely cause:\n warning  ") && text.contains(": 1 finding, 32 notes;"),
+        "{text}"
+    );
+    let few = print(text::screen, &sample());
+    let at = |id: &str| few.find(&format!("Fingerprint: {id}\n")).unwrap();
+    assert!(
+        at("5f0c2a") < at("90ab12") && at("90ab12") < at("77aa01"),
+        "few findings are all shown, the worst first"
+    );
 }

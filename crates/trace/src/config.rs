@@ -46,6 +46,9 @@ pub struct TracerConfig {
     pub indirect_thunks: Vec<(u64, u8)>,
     /// Link-time addresses of return thunks. A jump to one is a return.
     pub return_thunks: Vec<u64>,
+    /// How to walk the kernel's stacks; `None` where the log has no stacks.
+    #[serde(default)]
+    pub unwind: Option<Unwind>,
     /// Which code is instrumented.
     #[serde(default)]
     pub scope: Scope,
@@ -76,6 +79,8 @@ pub struct Gate {
     /// The function by which the kernel binds drivers to PCI devices; `None` where the kernel has no
     /// PCI.
     pub probe: Option<PciProbe>,
+    /// The function by which the kernel binds drivers to devices of all buses; `None` where it is not known.
+    pub child_probe: Option<ChildProbe>,
 }
 
 /// A kernel function `int f(unsigned seg, unsigned bus, unsigned devfn, int reg, int len, u32 value)`. A
@@ -114,6 +119,27 @@ pub struct PciProbe {
     pub resource: [u64; 3],
 }
 
+/// The function `int f(struct device *, struct device_driver *)`, which binds a driver to a device of any bus
+/// (`really_probe` in drivers/base/dd.c). It serves for devices behind a PCI device: of virtio, USB, SCSI. The
+/// other fields are offsets in the named structures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildProbe {
+    /// Link-time address of the function's entry.
+    pub address: u64,
+    /// Link-time address of `pci_bus_type`.
+    pub pci_bus: u64,
+    /// Offset of `device_driver::owner`.
+    pub owner: u64,
+    /// Offset of `module::exit`, which is in the module's code.
+    pub exit: u64,
+    /// Offset of `device::parent`.
+    pub parent: u64,
+    /// Offset of `device::bus`.
+    pub bus: u64,
+    /// Offset of `pci_dev::dev`.
+    pub in_pci_dev: u64,
+}
+
 /// Which accesses are held, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -135,6 +161,11 @@ pub struct Holds {
     /// How long a thread is sometimes delayed when it returns from the kernel, in milliseconds; 0 for
     /// never.
     pub stall_millis: u64,
+    /// How long the held side stays after the other one has made its access, in milliseconds, so that the
+    /// other goes on; 0 to be released at once.
+    pub linger_millis: u64,
+    /// True where a pair whose sides have met is held no more, so that what follows does not come from the holds.
+    pub once: bool,
 }
 
 impl Default for Holds {
@@ -148,6 +179,8 @@ impl Default for Holds {
             short_millis: 60,
             spins: 1 << 24,
             stall_millis: 0,
+            linger_millis: 0,
+            once: false,
         }
     }
 }
@@ -165,6 +198,10 @@ pub struct HoldPoint {
     pub pair: u32,
     /// Side of the pair: 0 or 1.
     pub role: u8,
+    /// True where it is no access, but the beginning of the driver's function in which the kernel called it on the
+    /// way to the access. The other side is then worth a hold.
+    #[serde(default)]
+    pub approach: bool,
 }
 
 /// Accesses that are picked at random.
@@ -178,6 +215,31 @@ pub struct Samples {
     pub millis: u64,
     /// The time between two holds, in milliseconds of host time.
     pub pause_millis: u64,
+}
+
+/// The tables by which the kernel unwinds its own stacks (ORC; arch/x86/include/asm/orc_types.h).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unwind {
+    /// Path of a file with the two tables of the kernel's image: the places of the entries, then the
+    /// entries.
+    pub tables: String,
+    /// Link-time address of the table of places.
+    pub places_at: u64,
+    /// Size of the table of places, in bytes.
+    pub places_size: u64,
+    /// Where modules have theirs; `None` where that is not known.
+    pub module: Option<ModuleTables>,
+}
+
+/// Offsets in `struct module` of what leads to the module's ORC tables, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleTables {
+    /// Offset of the number of entries, 32 bits.
+    pub count: u64,
+    /// Offset of the pointer to the places.
+    pub places: u64,
+    /// Offset of the pointer to the entries.
+    pub entries: u64,
 }
 
 /// Which code is instrumented.

@@ -14,6 +14,10 @@ pub const MAX_ARGS: usize = 6;
 
 /// Most words of one list in the log.
 pub const MAX_LIST_WORDS: u64 = 1024;
+/// Most frames of one stack in the log.
+pub const MAX_STACK: usize = 64;
+/// Most stacks that one vCPU's ring defines.
+pub const MAX_STACKS: u64 = 1 << 16;
 /// Number of operand words of a record of the kind `Meet`.
 pub const MEET_WORDS: usize = 20;
 
@@ -81,6 +85,7 @@ pub enum Kind {
     /// Driver code begins to run after other code ran on this vCPU. `small` = [`EnterFlags`], `large` =
     /// `preempt_count` (32 bits). Operands: current task, rsp, rax, pid of the task.
     /// [`EnterFlags::ARGS`] adds the six argument registers and the word at rsp (the return address).
+    /// [`EnterFlags::STACK`] adds the number of the stack above, from 1; 0 where the tracer numbers no more.
     Enter = 3,
     /// A driver instruction transfers control out of the driver, or indirectly; logged before it
     /// executes. `small` = 1 for a jump (tail call), 0 for a call; `large` = target (low 48 bits).
@@ -150,6 +155,10 @@ pub enum Kind {
     OtherModule = 20,
     /// The kernel unloads a module that is not watched. `large` = address of `struct module`.
     OtherUnload = 21,
+    /// A stack of the kernel above a function of the driver, once, before the first `Enter` with its number.
+    /// `small` = number of frames (1..=64), `large` = number of the stack, dense from 1 in each ring.
+    /// Operands: a [`StackFrame`] for each frame, innermost first. The first is where the driver returns to.
+    Stack = 22,
 }
 
 /// Bits of `small` in [`Kind::Enter`].
@@ -163,6 +172,35 @@ impl EnterFlags {
     pub const ARGS: u8 = 2;
     /// A discontinuity happened on this vCPU since driver code last ran.
     pub const INTERRUPTED: u8 = 4;
+    /// The number of a stack follows ([`Kind::Stack`]).
+    pub const STACK: u8 = 8;
+}
+
+/// One frame of a stack, as a word: the address in bits 47..0, flags above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackFrame {
+    /// Where the frame goes on (canonical: 48 bits, sign-extended).
+    pub address: u64,
+    /// True where the code was interrupted there, and has not called.
+    pub interrupted: bool,
+    /// True where the frame before lies on another stack: that of an interrupt.
+    pub switched: bool,
+}
+
+impl StackFrame {
+    /// Packs the frame into its word.
+    pub fn encode(self) -> u64 {
+        self.address & LOW48 | u64::from(self.interrupted) << 48 | u64::from(self.switched) << 49
+    }
+
+    /// Unpacks a word. Other bits have no meaning.
+    pub fn decode(word: u64) -> StackFrame {
+        StackFrame {
+            address: sign_extend(word & LOW48),
+            interrupted: word >> 48 & 1 != 0,
+            switched: word >> 49 & 1 != 0,
+        }
+    }
 }
 
 /// Bits of `small` in [`Kind::Thread`]. Neither is set where the tracer does not know.
@@ -263,6 +301,7 @@ impl Kind {
             19 => Meet,
             20 => OtherModule,
             21 => OtherUnload,
+            22 => Stack,
             _ => return None,
         })
     }
@@ -318,12 +357,10 @@ impl Head {
                 2 + bytes.div_ceil(8) as usize
             }
             Kind::Enter => {
-                if self.small & EnterFlags::ARGS != 0 {
-                    4 + MAX_ARGS + 1
-                } else {
-                    4
-                }
+                let args = if self.small & EnterFlags::ARGS != 0 { MAX_ARGS + 1 } else { 0 };
+                4 + args + usize::from(self.small & EnterFlags::STACK != 0)
             }
+            Kind::Stack => Some(usize::from(self.small)).filter(|count| (1..=MAX_STACK).contains(count))?,
             Kind::Call => 1 + MAX_ARGS,
             Kind::Global => 1,
             Kind::Discontinuity => 2,
@@ -475,6 +512,32 @@ mod tests {
         assert_eq!((head.kind, head.address()), (Kind::OtherUnload, 0xffff_ffff_c000_8000));
         words[1] = 1 << 21;
         assert!(Events::new(&words).next().unwrap().is_err());
+    }
+
+    #[test]
+    fn stacks_and_entries_have_the_words_that_they_announce() {
+        let frames = [(0xffff_ffff_8100_0010, false, false), (0xffff_ffff_8200_0020, true, true)];
+        let frames =
+            frames.map(|(address, interrupted, switched)| StackFrame { address, interrupted, switched });
+        let mut words = vec![Head::encode(Kind::Stack, 2, 7)];
+        words.extend(frames.map(StackFrame::encode));
+        for (flags, more) in [(0, 0), (EnterFlags::ARGS, 7), (EnterFlags::ARGS | EnterFlags::STACK, 8)] {
+            words.push(Head::encode(Kind::Enter, flags, 0));
+            words.extend(vec![3; 4 + more]);
+        }
+        let events: Vec<_> = Events::new(&words).map(Result::unwrap).collect();
+        let Event::Record(head, operands) = events[0] else { panic!("{events:?}") };
+        assert_eq!((head.kind, head.large), (Kind::Stack, 7));
+        assert!(operands.iter().map(|&word| StackFrame::decode(word)).eq(frames));
+        let lengths = events[1..].iter().map(|event| match event {
+            Event::Record(head, operands) if head.kind == Kind::Enter => operands.len(),
+            _ => 0,
+        });
+        assert!(lengths.eq([4, 11, 12]));
+        for count in [0, 65] {
+            let words = [Head::encode(Kind::Stack, count, 1); 80];
+            assert!(Events::new(&words).next().unwrap().is_err());
+        }
     }
 
     #[test]

@@ -30,8 +30,9 @@ pub use writer::TraceWriter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The format version that this crate writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The format version that this crate writes, and the newest that it reads. Version 1 has no
+/// [`Stack`](crate::event::Kind::Stack).
+pub const FORMAT: u32 = 2;
 
 /// Metadata of a trace: what was recorded, and where. The recorder writes it first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

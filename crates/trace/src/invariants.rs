@@ -10,7 +10,7 @@ mod modules;
 mod tests;
 
 use crate::Segment;
-use crate::event::{Access, Event, Global, Head, Kind};
+use crate::event::{Access, EnterFlags, Event, Global, Head, Kind, MAX_STACKS};
 use crate::meet::Meet;
 use modules::Modules;
 use rustc_hash::FxHashMap;
@@ -87,6 +87,8 @@ struct Block {
 #[derive(Clone, Debug, Default)]
 struct Ring {
     entered: bool,
+    /// Number of its last stack.
+    stacks: u64,
     /// The running block and its length. Accesses may still belong to it.
     current: Option<u32>,
     ended: bool,
@@ -105,6 +107,8 @@ pub struct Checker {
     calls: FxHashMap<(u64, u64), u32>,
     modules: Modules,
     vcpus: Option<u32>,
+    /// Earlier segments may be missing.
+    part: bool,
 }
 
 impl Checker {
@@ -115,7 +119,7 @@ impl Checker {
 
     /// Makes a checker for a part of a trace, whose first ticket may be any number.
     pub fn for_part() -> Checker {
-        Checker::default()
+        Checker { part: true, ..Checker::default() }
     }
 
     /// Adds a check: no ring lies beyond the control ring of a machine with this many vCPUs.
@@ -215,7 +219,20 @@ impl Checker {
         match head.kind {
             Kind::Block => self.block(segment, ring, head.large),
             Kind::BlockDef => self.define(segment, head.large, operand(0), operand(1)),
-            Kind::Enter => ring.entered = true,
+            Kind::Enter => {
+                ring.entered = true;
+                let number = operands.last().filter(|_| head.small & EnterFlags::STACK != 0);
+                if let Some(number) = number.filter(|&&number| number > ring.stacks && !self.part) {
+                    self.violation(segment, || format!("an entry with the stack {number}, never defined"));
+                }
+            }
+            Kind::Stack => {
+                let expected = ring.stacks + 1;
+                if (head.large != expected && !self.part) || head.large > MAX_STACKS {
+                    self.violation(segment, || format!("stack {} where {expected} was expected", head.large));
+                }
+                ring.stacks = head.large;
+            }
             Kind::Rep => self.instruction(segment, ring, head.large, "a string operation"),
             Kind::Cut => self.instruction(segment, ring, head.large.wrapping_sub(1), "a cut"),
             Kind::Return => {

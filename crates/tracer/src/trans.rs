@@ -82,6 +82,7 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
                 insn.call(gate::on_config, CB_RW_REGS_PC, number as usize);
             }
             Entry::Probe => insn.call(gate::on_probe, CB_R_REGS, 0),
+            Entry::ChildProbe => insn.call(gate::on_child_probe, CB_R_REGS, 0),
             Entry::Remap => insn.call(gate::on_remap, CB_NO_REGS, 0),
             Entry::ModuleLoad => insn.call(modules::on_load, CB_R_REGS, 0),
             Entry::ModuleFree => insn.call(modules::on_free, CB_R_REGS, 0),
@@ -123,6 +124,7 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
         ports: ports(&insns),
         sites: sites(number, view, &insns, exit, &holds),
         holds,
+        approaches: tracer.holds.approaches(start),
         gated: if tracer.gate.is_some() { gate_sites::sites(&insns, true) } else { Box::default() },
         stalls,
     });
@@ -133,7 +135,7 @@ fn driver_block(tracer: &Tracer, view: &View, start: u64, generation: u64) {
 fn instrument(view: &View, insns: &[Instruction], exit: Exit, block: &'static Block) {
     let block_data = address(block);
     let (begin, flags): (VcpuCb, _) = match block.holds.first() {
-        _ if block.stalls => (holds::on_block, CB_RW_REGS_PC),
+        _ if block.stalls || !block.approaches.is_empty() => (holds::on_block, CB_RW_REGS_PC),
         Some(site) if site.index == 0 => (holds::on_block, CB_RW_REGS_PC),
         _ => (blocks::on_block, CB_R_REGS),
     };

@@ -26,11 +26,11 @@ pub mod qemu;
 pub mod run;
 
 pub use error::{Error, Result};
-pub use exercise::{catalog, disk, http, workload};
+pub use exercise::{catalog, disk, http, settings, workload};
 pub use fetch::cache::Cache;
 pub use fetch::{cache, packages, software, sources};
 pub use guest_image::{admission, initramfs, prepare};
-pub use kernel::{installed, kbuild, kernels, modules, runtime};
+pub use kernel::{installed, kbuild, kernels, modules, runtime, symbols};
 pub use oracle::{packets, sectors};
 pub use qemu::qmp;
 pub use run::console::without_time;

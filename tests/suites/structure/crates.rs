@@ -11,7 +11,16 @@ const ROWS: [(&str, &[&str]); 8] = [
     (
         "on the host",
         &[
-            "analysis", "rewrite", "certify", "learn", "mutate", "snapshot", "gate", "vm", "report",
+            "analysis",
+            "kernel-log",
+            "rewrite",
+            "certify",
+            "learn",
+            "mutate",
+            "snapshot",
+            "gate",
+            "vm",
+            "report",
             "protocol",
         ],
     ),

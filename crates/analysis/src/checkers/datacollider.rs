@@ -4,6 +4,7 @@
 
 use crate::checker::{Checker, Cx, Draft, Site};
 use crate::checkers::names;
+use crate::stacks::CallTrace;
 use guardrail_finding::{ContextInfo, OtherAccess};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 
@@ -18,19 +19,19 @@ impl Checker for DataCollider {
         NAME
     }
 
-    fn met(&mut self, cx: &mut Cx<'_>, meet: &Meet, held: &[u64], by: &ContextInfo) {
+    fn met(&mut self, cx: &mut Cx<'_>, meet: &Meet, held: &CallTrace, by: &ContextInfo) {
         // An access that was held for a known pair of instructions is reported elsewhere.
         if meet.outcome != MeetOutcome::Met || meet.pair.is_some() {
             return;
         }
         let mut stack = cx.stack(Site::Insn(meet.other.pc));
-        if stack.is_empty() {
-            stack.push(meet.other.pc);
+        if stack.near.is_empty() {
+            stack.near.push(meet.other.pc);
         }
         // The same two places are one race, no matter which access was held.
         let (pc, other) = (meet.held.pc, meet.other.pc);
         let key = [pc.min(other), pc.max(other)];
-        let frames = cx.state.frames(held);
+        let frames = cx.state.whole(held);
         cx.report_as(NAME, "data-race", &stack, &key, || {
             let place =
                 frames.first().map_or_else(|| "?".to_owned(), |f| format!("{}+{:#x}", f.function, f.offset));

@@ -1,5 +1,6 @@
 //! Checkers: each gets what the driver did and what the machine's state is, and reports findings.
 
+pub mod aftermath;
 pub mod datacollider;
 pub mod dmacheck;
 pub mod dmcheck;
@@ -22,7 +23,7 @@ pub struct Tool {
     make: fn() -> Box<dyn Checker>,
 }
 
-/// The tools, in the order in which lists show them. DRCheck must be requested by name or with `all`, since all
+/// The tools, in the order in which lists show them. The group `quiet` has no DRCheck, since all
 /// drivers have races that do no harm.
 pub const TOOLS: &[Tool] = &[
     Tool {
@@ -91,6 +92,9 @@ pub fn members(name: &str) -> Vec<&str> {
 pub fn by_name(name: &str) -> Option<Box<dyn Checker>> {
     if let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) {
         return Some((tool.make)());
+    }
+    if name == aftermath::NAME {
+        return Some(Box::<aftermath::Aftermath>::default());
     }
     let options = name.strip_prefix("dmacheck:")?;
     Some(Box::new(dmacheck::DmaCheck::with_options(options)?))

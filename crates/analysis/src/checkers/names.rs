@@ -24,7 +24,7 @@ pub fn access(store: bool, addr: u64, size: u64) -> AccessInfo {
 
 /// A further site of a report.
 pub fn related(state: &State, what: impl Into<String>, stack: StackId) -> Related {
-    Related { what: what.into(), stack: state.frames(state.stacks.get(stack)), context: None }
+    Related { what: what.into(), stack: state.whole_of(stack), context: None }
 }
 
 /// The kind of a lock, as a message spells it.
@@ -48,7 +48,7 @@ pub enum Class {
     Global(&'static str),
     /// A variable of a module, and an offset in it.
     Variable(u32, u64, u64),
-    /// An object by allocation stack and size in bytes, and an offset in it.
+    /// An object by the near part of its allocation stack and size in bytes, and an offset in it.
     Object(StackId, u64, u64),
     /// An address in memory about which nothing is known.
     Address(u64),
@@ -65,7 +65,9 @@ pub fn class(state: &State, lock: &LockInfo) -> Class {
         return Class::Variable(index, start, at.wrapping_sub(start));
     }
     match state.objects.at(at) {
-        Some((_, object)) => Class::Object(object.allocated, object.size, at.wrapping_sub(object.start)),
+        Some((_, object)) => {
+            Class::Object(state.stacks.near(object.allocated), object.size, at.wrapping_sub(object.start))
+        }
         None => Class::Address(at),
     }
 }
@@ -110,7 +112,7 @@ pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId
             name: lock(state, info),
             kind: kind(info.kind).to_owned(),
             shared: mode == LockMode::Shared,
-            stack: state.frames(state.stacks.get(stack)),
+            stack: state.whole_of(stack),
         })
     })
     .collect()

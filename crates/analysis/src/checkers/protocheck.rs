@@ -137,7 +137,7 @@ impl Checker for ProtoCheck {
             self.open.remove(&id);
             let Some(chart) = cx.state.order.charts().get(id.1) else { continue };
             let (name, full) = (chart.name.clone(), full_name(chart, open.state));
-            let stack = cx.state.stacks.get(open.stack);
+            let stack = cx.state.stacks.trace(open.stack);
             let (kind, message) = match busy(chart, open.state) {
                 _ if owed(chart, open.state) => (
                     "protocol-unanswered",
@@ -146,7 +146,7 @@ impl Checker for ProtoCheck {
                 Some(busy) => ("protocol-order", format!("the module was unloaded while {busy}")),
                 None => continue,
             };
-            cx.report_stack(NAME, kind, stack, || Draft::error(message));
+            cx.report_stack(NAME, kind, &stack, || Draft::error(message));
         }
     }
 }

@@ -4,6 +4,9 @@ use super::Definedness;
 use crate::machine::{Context, Out, State, USER_END};
 use guardrail_knowledge::effect::{Direction, Effect, Len, Ptr};
 
+/// Bytes that may lose their pointers where a call writes and nothing says how much.
+const UNKNOWN_EXTENT: u64 = 4096;
+
 impl Definedness {
     /// The driver calls a kernel function.
     pub(crate) fn called(&mut self, state: &State, context: Option<&Context>, out: &Out) {
@@ -18,9 +21,14 @@ impl Definedness {
                 Effect::Copy { src, len, .. } => (pointer(src), len, 1),
                 _ => continue,
             };
-            let Some(n) = state.extent(context, out, len, at) else { continue };
+            let Some(n) = state.extent(context, out, len, at) else {
+                // Definedness is left as it is where nothing says how much is written; pointers are not.
+                self.provenance.forget(at, UNKNOWN_EXTENT);
+                continue;
+            };
             match *effect {
                 Effect::Copy { dst, .. } if at >= USER_END && pointer(dst) >= USER_END => {
+                    self.provenance.forget(pointer(dst), n);
                     self.shadow.copy(pointer(dst), at, n);
                 }
                 Effect::Copy { dst, .. } => self.define(pointer(dst), n),

@@ -1,6 +1,7 @@
 //! Which bits of memory are undefined, and which bytes must not be accessed.
 //!
-//! **Knows**: what makes memory defined or undefined, and where an undefined value was made.
+//! **Knows**: what makes memory defined or undefined, and where an undefined value was made. What may have been
+//! written by code that is not watched holds no [pointer](crate::provenance) any more.
 //!
 //! **Must not know**: what is worth a report. Checkers judge by the shadow memory, which they find in
 //! [`Cx`](crate::checker::Cx).
@@ -19,8 +20,9 @@ pub use origins::Origins;
 pub use shadow::{MAX_RANGE, Shadow};
 
 use crate::machine::{Module, Object, State, USER_END};
+use crate::provenance::{Provenance, Stray};
 use crate::stacks::STACK_SIZE;
-use crate::value_flow::{InsnCtx, RepRange, Value};
+use crate::value_flow::{InsnCtx, Reach, RepRange, Value};
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
 
@@ -32,12 +34,24 @@ pub struct Definedness {
     pub shadow: Shadow,
     /// Where undefined values were made.
     pub origins: Origins,
+    /// Which object each pointer came from.
+    pub provenance: Provenance,
 }
 
 impl Definedness {
-    /// The service for a run in which nothing has happened; it does nothing unless it is `on`.
-    pub(crate) fn new(on: bool) -> Definedness {
-        Definedness { on, ..Definedness::default() }
+    /// The service for a run in which nothing has happened; it does nothing unless it is `on`. Only with
+    /// `provenance` it keeps where pointers came from.
+    pub(crate) fn new(on: bool, provenance: bool) -> Definedness {
+        let provenance = Provenance::new(on && provenance);
+        Definedness { on, provenance, ..Definedness::default() }
+    }
+
+    /// Where an access has left the object that its pointer came from, and hits bytes that may be accessed; what
+    /// hits others is reported anyway.
+    #[inline]
+    pub(crate) fn stray(&self, state: &State, reach: &Reach) -> Option<Stray> {
+        let stray = self.provenance.judge(state, reach)?;
+        (!self.shadow.is_restricted(reach.addr, reach.len)).then_some(stray)
     }
 
     /// The driver read memory. Returns the definedness of the value.
@@ -52,6 +66,7 @@ impl Definedness {
     /// The driver wrote memory.
     #[inline]
     pub(crate) fn store(&mut self, access: &Access, value: Value) {
+        self.provenance.overwritten(access);
         if self.on && (value.undef == 0 || !access.io && access.addr >= USER_END) {
             self.shadow.store(access.addr, access.size, value);
         }
@@ -63,6 +78,7 @@ impl Definedness {
         if !self.on {
             return;
         }
+        self.provenance.forget(dst, len);
         if dst < USER_END || range.io && src >= USER_END && state.objects.is_device(dst) {
             self.define(src, len);
         } else if src < USER_END || range.io {
@@ -77,6 +93,7 @@ impl Definedness {
         if !self.on || range.dst < USER_END {
             return;
         }
+        self.provenance.forget(range.dst, range.bytes());
         if value.undef == 0 {
             self.shadow.set_defined(range.dst, range.bytes());
         } else if !range.io {
@@ -101,6 +118,7 @@ impl Definedness {
     /// An instruction moved the stack pointer.
     pub(crate) fn stack_adjusted(&mut self, insn: &InsnCtx, old: u64, new: u64) {
         if self.on && new < old && old - new <= STACK_SIZE {
+            self.provenance.forget(new, old - new);
             let origin = self.origins.frame(insn.addr);
             self.shadow.set_undefined(new, old - new, origin);
         }
@@ -109,6 +127,7 @@ impl Definedness {
     /// Every byte of the range is defined from now on; user memory always is.
     pub fn define(&mut self, addr: u64, len: u64) {
         if addr >= USER_END {
+            self.provenance.forget(addr, len);
             self.shadow.set_defined(addr, len);
         }
     }
@@ -133,6 +152,7 @@ impl Definedness {
     pub(crate) fn freed(&mut self, object: &Object) {
         if self.on && object.class != Class::Percpu {
             let slot = object.slot_end - object.base;
+            self.provenance.forget(object.base, slot);
             self.shadow.set_defined(object.base, slot);
             self.shadow.restrict(object.base, slot);
         }
@@ -142,6 +162,7 @@ impl Definedness {
     pub(crate) fn forgotten(&mut self, from: u64, to: u64) {
         if self.on {
             let len = to.saturating_sub(from);
+            self.provenance.forget(from, len);
             self.shadow.allow(from, len);
             self.shadow.set_defined(from, len);
         }

@@ -51,7 +51,7 @@ impl Origins {
         Some(match *self.table.get((origin as usize).checked_sub(1)?)? {
             Source::Object { stack, size, class } => OriginInfo {
                 description: format!("a {size}-byte {} object", class.name()),
-                stack: state.frames(state.stacks.get(stack)),
+                stack: state.whole_of(stack),
             },
             Source::Frame { pc } => {
                 let frame = state.frame(pc, false);

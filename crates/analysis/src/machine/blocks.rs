@@ -3,6 +3,7 @@
 use crate::value_flow::Block;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// Most blocks that are known at a time, and most instructions in them.
@@ -35,6 +36,8 @@ pub struct BlockInfo {
     pub bytes: Box<[u8]>,
     /// Indices of instructions that compare a 64-bit value with all ones, or may do so.
     pub ones: Box<[u16]>,
+    /// True once it has run.
+    pub ran: Cell<bool>,
 }
 
 /// All blocks, by number.
@@ -47,10 +50,19 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Adds the block `number` from the words of its bytes.
-    pub fn define(&mut self, number: u64, address: u64, len: usize, words: &[u64]) {
+    /// Adds the block `number` from the words of its bytes. `makes_room` says of an address whether a push there
+    /// only makes room.
+    pub fn define(
+        &mut self,
+        number: u64,
+        address: u64,
+        len: usize,
+        words: &[u64],
+        makes_room: impl Fn(u64) -> bool,
+    ) {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).take(len).collect();
-        let code = Block::decode(address, &bytes);
+        let mut code = Block::decode(address, &bytes);
+        code.make_room(makes_room);
         if self.table.len() >= MAX_BLOCKS || self.insns + code.insns.len() > MAX_INSNS {
             self.table.clear();
             self.retired.clear();
@@ -63,7 +75,14 @@ impl Blocks {
         let end = end(&bytes, address, last);
         self.table.insert(
             number,
-            Rc::new(BlockInfo { code, end, last, ones: ones(&bytes, address), bytes: bytes.into() }),
+            Rc::new(BlockInfo {
+                code,
+                end,
+                last,
+                ones: ones(&bytes, address),
+                bytes: bytes.into(),
+                ran: Cell::new(false),
+            }),
         );
     }
 
@@ -82,6 +101,14 @@ impl Blocks {
             (!self.retired.contains(number), block.code.insns.len(), block.code.addr)
         });
         best.map(|(_, block)| &**block)
+    }
+
+    /// The blocks that begin in a range, of loaded modules.
+    pub fn within(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = &BlockInfo> {
+        let inside = move |(number, block): &(&u64, &Rc<BlockInfo>)| {
+            range.contains(&block.code.addr) && !self.retired.contains(number)
+        };
+        self.table.iter().filter(inside).map(|(_, block)| &**block)
     }
 
     /// The code in a range was unloaded; other code may be loaded there.
@@ -138,10 +165,10 @@ mod tests {
     fn code_of_a_module_that_has_gone_does_not_stand_for_new_code() {
         let mut blocks = Blocks::default();
         // nop; nop; inc dword [rdi], and later at its place: mov [rdi],eax
-        blocks.define(1, 0x1000, 4, &[0x07ff_9090]);
+        blocks.define(1, 0x1000, 4, &[0x07ff_9090], |_| false);
         blocks.retire(0x1000, 0x2000);
         assert_eq!(blocks.holding(0x1002).map(|b| b.code.addr), Some(0x1000));
-        blocks.define(2, 0x1002, 2, &[0x0789]);
+        blocks.define(2, 0x1002, 2, &[0x0789], |_| false);
         assert_eq!(blocks.holding(0x1002).map(|b| b.code.addr), Some(0x1002));
     }
 }

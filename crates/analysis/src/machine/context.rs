@@ -2,7 +2,7 @@
 
 use crate::level::Level;
 use crate::order::{ContextOrder, StrandId};
-use crate::stacks::same_stack;
+use crate::stacks::{CallTrace, MAX_FRAMES, OuterId, same_stack};
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Len, Ptr, Summary};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ pub fn length(len: Len, args: &[u64]) -> Option<u64> {
         Len::Arg(i) => arg(i),
         Len::Product(i, j) => arg(i)?.checked_mul(arg(j)?),
         Len::Order(i) => arg(i).filter(|&order| order < 20).map(|order| 4096 << order),
-        Len::Deref(_) | Len::Result { .. } | Len::Rest => None,
+        Len::AtMost(n, i) => arg(i).map(|bound| bound.min(n)),
+        Len::Deref(_) | Len::Result { .. } | Len::Found(_) | Len::Rest => None,
     }
 }
 
@@ -63,6 +64,8 @@ pub enum Activation {
         ret: u64,
         /// The kernel called the function.
         from_kernel: bool,
+        /// The kernel's stack above the function, from its return address on; known where the kernel called it.
+        outer: OuterId,
         /// The registers of the code that it interrupted, or that called the kernel before.
         saved: Option<Box<Regs>>,
     },
@@ -78,6 +81,16 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// A function of the driver that the driver itself called.
+    pub fn called(entry_rsp: u64, ret: u64) -> Activation {
+        Activation::Frame { entry_rsp, ret, from_kernel: false, outer: OuterId::default(), saved: None }
+    }
+
+    /// A function of the driver that the kernel called, with the registers of the code before.
+    pub fn entered(entry_rsp: u64, ret: u64, outer: OuterId, saved: Option<Box<Regs>>) -> Activation {
+        Activation::Frame { entry_rsp, ret, from_kernel: true, outer, saved }
+    }
+
     /// The value of rsp where it begins; `None` where that is not known.
     pub fn at(&self) -> Option<u64> {
         match self {
@@ -223,6 +236,21 @@ impl Context {
         }
     }
 
+    /// The kernel's stack above the function that it called last.
+    pub fn outer(&self) -> OuterId {
+        let called = self.stack.iter().rev().find_map(|a| match a {
+            Activation::Frame { from_kernel: true, outer, .. } => Some(*outer),
+            _ => None,
+        });
+        called.unwrap_or_default()
+    }
+
+    /// The context's stack, which begins with these addresses.
+    pub fn trace(&self, mut near: Vec<u64>) -> CallTrace {
+        self.callers(&mut near, MAX_FRAMES);
+        CallTrace { near, outer: self.outer() }
+    }
+
     /// Appends the addresses of the stack below the innermost one, as return addresses.
     pub fn callers(&self, into: &mut Vec<u64>, limit: usize) {
         for (depth, activation) in self.stack.iter().rev().enumerate() {
@@ -246,7 +274,9 @@ mod tests {
     #[test]
     fn a_return_drops_frames_and_restores_registers() {
         let mut context = Context::new(1, Level::Process, 1);
-        let frame = |entry_rsp, saved| Activation::Frame { entry_rsp, ret: 0, from_kernel: true, saved };
+        let outer = OuterId::default();
+        let frame =
+            |entry_rsp, saved| Activation::Frame { entry_rsp, ret: 0, from_kernel: true, outer, saved };
         context.push(frame(0x9000, None));
         context.regs = Some(Box::new(Regs::at_entry(0x8000)));
         let saved = Some(Box::new(Regs::at_entry(0x1234)));
@@ -262,7 +292,9 @@ mod tests {
             let (pc, ret, entry_rsp, args) = (0, 0, 0x9000, [0; 6]);
             Activation::Out(Out { pc, ret, target, entry_rsp, jump, args, summary: None })
         };
-        let frame = |entry_rsp| Activation::Frame { entry_rsp, ret: 0, from_kernel: true, saved: None };
+        let outer = OuterId::default();
+        let frame =
+            |entry_rsp| Activation::Frame { entry_rsp, ret: 0, from_kernel: true, outer, saved: None };
         for (last, leads, left) in
             [(out(7, true), false, 1), (out(7, true), true, 3), (out(7, false), false, 3)]
         {

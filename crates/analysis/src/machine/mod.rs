@@ -4,13 +4,15 @@ mod blocks;
 mod context;
 mod modules;
 mod objects;
+mod rooms;
 mod state;
 mod world;
 
 pub use blocks::{BlockInfo, Blocks, End};
 pub use context::{Activation, Context, Out, length};
 pub use modules::{Module, Modules, Other};
-pub use objects::{Object, ObjectId, Objects, kmalloc_slot};
+pub use objects::{LARGEST_SLAB, Object, ObjectId, Objects, kmalloc_slot};
+pub use rooms::rooms;
 pub use state::{State, describe};
 pub(crate) use world::find;
 pub use world::{LineLookup, ModuleMap, Range, Region, World};

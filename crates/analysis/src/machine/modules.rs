@@ -173,12 +173,17 @@ impl Modules {
             let source = module.map.lines.as_ref().and_then(|lines| lines(inside));
             let Source { location, inlined } = source.unwrap_or_default();
             let module = Some(module.name.clone());
-            return Frame { function, module, offset, location, inlined, other: false };
+            return Frame { function, module, offset, location, inlined, ..Frame::default() };
         }
         let found = world.function_at(inside.wrapping_sub(slide));
         let (function, offset) =
             found.map_or_else(unknown, |(name, offset)| (name, offset.wrapping_add(addr - inside)));
         Frame { function, offset, ..Frame::default() }
+    }
+
+    /// Whether the instruction at `pc` is a push that only makes room on the stack.
+    pub fn makes_room(&self, pc: u64) -> bool {
+        self.at(pc).is_some_and(|(_, m)| m.map.rooms.binary_search(&pc).is_ok())
     }
 
     /// Whether a fault at `pc` is expected and handled.

@@ -14,6 +14,8 @@ const QUARANTINE: usize = 1 << 16;
 const MAX_OBJECTS: usize = 1 << 20;
 /// Most frees by the driver that are remembered after the memory was allocated again.
 const MAX_GRAVES: usize = 4096;
+/// Larger objects of kmalloc, in bytes, are pages.
+pub const LARGEST_SLAB: u64 = 8192;
 /// Longest object in bytes.
 const MAX_SIZE: u64 = 1 << 40;
 
@@ -188,7 +190,7 @@ pub fn kmalloc_slot(size: u64) -> u64 {
     match size {
         65..=96 => 96,
         129..=192 => 192,
-        0..=8192 => size.next_power_of_two().max(8),
+        0..=LARGEST_SLAB => size.next_power_of_two().max(8),
         // Larger objects take whole pages, a power of two of them.
         _ => size.checked_next_power_of_two().unwrap_or(size),
     }

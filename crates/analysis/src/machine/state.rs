@@ -3,7 +3,7 @@
 use super::{Activation, Blocks, Context, Modules, Objects, Out, USER_END, World, find, length};
 use crate::level::Level;
 use crate::order::Order;
-use crate::stacks::{StackId, Stacks, same_stack};
+use crate::stacks::{CallTrace, Place, StackId, Stacks, same_stack};
 use guardrail_finding::{CallStack, ContextInfo, Frame};
 use guardrail_knowledge::effect::{Len, Ptr, Summary};
 use guardrail_trace::event::{Global, ThreadFlags};
@@ -251,14 +251,29 @@ impl State {
         self.modules.frame(self.world.as_ref(), self.slide, addr, is_return)
     }
 
-    /// Names the addresses of a stack, innermost first.
-    pub fn frames(&self, stack: &[u64]) -> Vec<Frame> {
-        stack.iter().enumerate().map(|(i, &addr)| self.frame(addr, i > 0)).collect()
+    /// Names the addresses of the near part of a stack, innermost first.
+    pub fn frames(&self, near: &[u64]) -> Vec<Frame> {
+        near.iter().enumerate().map(|(i, &addr)| self.frame(addr, i > 0)).collect()
+    }
+
+    /// Names all addresses of a stack, innermost first.
+    pub fn whole(&self, trace: &CallTrace) -> Vec<Frame> {
+        let frame = |place: Place| Frame {
+            outer: place.outer,
+            switched: place.switched,
+            ..self.frame(place.address, place.is_return)
+        };
+        self.stacks.places(trace).into_iter().map(frame).collect()
+    }
+
+    /// Like [`whole`](Self::whole), for a stack by its number.
+    pub fn whole_of(&self, stack: StackId) -> Vec<Frame> {
+        self.whole(&self.stacks.trace(stack))
     }
 
     /// The stack of an allocation or a free, with names.
     pub fn trace(&self, stack: StackId) -> Option<CallStack> {
-        let frames = self.frames(self.stacks.get(stack));
+        let frames = self.whole_of(stack);
         (!frames.is_empty()).then(|| CallStack { stack: frames, ..CallStack::default() })
     }
 }

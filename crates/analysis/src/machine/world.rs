@@ -38,6 +38,8 @@ pub struct ModuleMap {
     pub gaps: Vec<Range>,
     /// Addresses of instructions that may fault, sorted.
     pub ex_table: Vec<u64>,
+    /// Addresses of pushes that only make room on the stack, sorted.
+    pub rooms: Vec<u64>,
     /// Source lines by address in memory; `None` where the file has none.
     pub lines: Option<LineLookup>,
 }
@@ -126,6 +128,14 @@ pub trait World {
     /// kernel's inline functions read it (6.10 and later); `None` in other kernels.
     fn dma_skip_sync(&self) -> Option<u64> {
         None
+    }
+    /// Whether the kernel keeps redzones around all objects of its slab caches (`slub_debug=Z`).
+    fn redzones(&self) -> bool {
+        false
+    }
+    /// The bit of `SLAB_TYPESAFE_BY_RCU` in the flags of a slab cache.
+    fn slab_typesafe(&self) -> u64 {
+        0x8_0000
     }
     /// The bit of `__GFP_ZERO` in gfp flags.
     fn gfp_zero(&self) -> u64 {

@@ -3,6 +3,7 @@
 use super::{Entering, Leaving, Replay};
 use crate::level::Level;
 use crate::machine::{Activation, End, Out};
+use crate::stacks::OuterId;
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Ptr};
 use guardrail_knowledge::role::Role;
@@ -39,7 +40,7 @@ impl Replay {
             let (jump, ret) = (out.jump, out.ret);
             context.cut(context.stack.len() - 1);
             if !jump {
-                context.push(Activation::Frame { entry_rsp: rsp, ret, from_kernel: false, saved: None });
+                context.push(Activation::called(rsp, ret));
             }
             if let Some(regs) = context.regs.as_deref_mut() {
                 regs.set_rsp(Some(rsp));
@@ -53,19 +54,14 @@ impl Replay {
             let saved = if context.stack.is_empty() { None } else { context.regs.take() };
             context.regs = Some(Box::new(Regs::at_entry(rsp)));
             context.low = rsp;
-            context.push(Activation::Frame { entry_rsp: rsp, ret, from_kernel: true, saved });
+            context.push(Activation::entered(rsp, ret, entering.outer, saved));
             return self.activate(v, c, entering, addr);
         }
         let Some(at) = context.resumes(rsp) else {
             context.drop_stale(rsp);
             context.regs = Some(Box::new(Regs::at_entry(rsp)));
             context.low = rsp;
-            return context.push(Activation::Frame {
-                entry_rsp: rsp,
-                ret: 0,
-                from_kernel: true,
-                saved: None,
-            });
+            return context.push(Activation::entered(rsp, 0, OuterId::default(), None));
         };
         context.cut(at + 1);
         match context.stack.pop() {
@@ -77,9 +73,12 @@ impl Replay {
                 let mut regs = context.regs.take().unwrap_or_default();
                 regs.clobber_call(false);
                 regs.set_rsp(Some(rsp));
+                let result = entering.rax;
+                if let Some(pointer) = self.definedness.provenance.returned(c, result) {
+                    regs.set_pointer(0, pointer);
+                }
                 context.regs = Some(regs);
                 context.low = rsp;
-                let result = entering.rax;
                 self.returned_from(v, c, Some(out.entry_rsp), Some(result));
                 self.definedness.returned(&self.state, self.contexts.get(c), &out, result);
                 self.each(v, Some(c), |checker, cx| checker.call_returned(cx, &out, result));
@@ -114,7 +113,7 @@ impl Replay {
         let Some(context) = self.contexts.get_mut(c) else { return };
         if let Some(rsp) = context.regs.as_deref().and_then(Regs::rsp) {
             context.returned(rsp.wrapping_add(8));
-            context.push(Activation::Frame { entry_rsp: rsp, ret: after, from_kernel: false, saved: None });
+            context.push(Activation::called(rsp, after));
         }
     }
 

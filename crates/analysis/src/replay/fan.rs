@@ -4,7 +4,7 @@ use crate::checker::{Checker, Cx};
 use crate::definedness::Definedness;
 use crate::machine::{Context, State};
 use crate::reports::Reports;
-use crate::value_flow::{Control, InsnCtx, Memory, Origin, RepRange, Value};
+use crate::value_flow::{Control, InsnCtx, Memory, Origin, Pointer, Reach, RepRange, Value};
 use guardrail_trace::event::Access;
 use std::collections::BTreeMap;
 
@@ -120,6 +120,25 @@ impl Memory for Fan<'_> {
         *self.low = (*self.low).min(new);
         self.each(|checker, cx| checker.stack_adjusted(cx, ctx, old, new));
         self.definedness.stack_adjusted(ctx, old, new);
+    }
+
+    #[inline]
+    fn pointer_at(&mut self, _: &InsnCtx, access: Access) -> Option<Pointer> {
+        self.definedness.provenance.loaded(&access)
+    }
+
+    fn pointer_stored(&mut self, ctx: &InsnCtx, access: Access, pointer: Pointer) {
+        self.definedness.provenance.stored(self.state, ctx, &access, pointer);
+    }
+
+    fn pointer_compared(&mut self, pointer: Pointer) -> bool {
+        self.definedness.provenance.compared(pointer)
+    }
+
+    fn reached(&mut self, ctx: &InsnCtx, reach: Reach) {
+        if let Some(stray) = self.definedness.stray(self.state, &reach) {
+            self.each(|checker, cx| checker.strayed(cx, ctx, &reach, stray.clone()));
+        }
     }
 
     fn control(&mut self, _: &InsnCtx, control: Control) {

@@ -5,10 +5,11 @@
 //! the frees inside it are its own business.
 
 use super::Replay;
+use super::requests::{PAGE, REDZONE, Request, Wanted, adopted_class};
 use crate::checker::{BadFree, FreeFault, Hooked, PassedList};
-use crate::machine::{Object, ObjectId, USER_END, kmalloc_slot, length};
+use crate::machine::{LARGEST_SLAB, Object, ObjectId, USER_END, length};
 use crate::order::Pending;
-use crate::stacks::{MAX_FRAMES, StackId, same_stack};
+use crate::stacks::{MAX_FRAMES, OuterId, StackId, same_stack};
 use guardrail_knowledge::effect::{Class, Effect, Len, Zeroed};
 use guardrail_trace::event::Head;
 use rustc_hash::FxHashMap;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 
 const MAX_TASKS: usize = 8192;
 const MAX_NESTED: usize = 64;
-const PAGE: u64 = 4096;
 /// Results from here up are error codes.
 const ERRORS: u64 = u64::MAX - 4094;
 
@@ -37,6 +37,8 @@ pub(super) struct HookFrame {
     task: u64,
     /// Its effects on locks and order at its return.
     pending: Option<Pending>,
+    /// It has returned neither 0 nor an error.
+    made: bool,
 }
 
 impl HookFrame {
@@ -149,6 +151,7 @@ impl Replay {
         let named = out.is_some_and(|(_, out)| direct && (entry == 0 || out.target == target));
         let mut stack = Vec::with_capacity(MAX_FRAMES);
         stack.extend((entry != 0).then_some(target));
+        let outer = out.map_or(OuterId::default(), |(context, _)| context.outer());
         if let Some((context, out)) = out {
             stack.extend((!direct).then_some(ret));
             stack.extend((!out.jump || direct).then_some(out.ret));
@@ -163,7 +166,7 @@ impl Replay {
             args: args.into(),
             by_driver: direct || self.state.modules.contains(ret),
             module: out.and_then(|(_, out)| module_at(out.pc)).or_else(|| module_at(ret)),
-            stack: self.state.stacks.intern(&stack),
+            stack: self.state.stacks.intern(&stack, outer),
             summary: Arc::clone(&summary),
         };
         let mut frame = HookFrame {
@@ -175,6 +178,7 @@ impl Replay {
             context: context.filter(|_| out.is_some()),
             task,
             pending: None,
+            made: false,
         };
         for effect in &summary.effects {
             if let Effect::Free { ptr, classes, cache } = effect {
@@ -199,38 +203,87 @@ impl Replay {
         let returned = open.is_none();
         let Some(frame) = open.or_else(|| self.hooks.returned.clone()) else { return };
         if frame.key() == (rsp, hook) {
+            self.objects_in(v, &frame, returned, words);
             let list = PassedList { index, returned, words };
             self.each(v, frame.context, |checker, cx| checker.hook_list(cx, &frame.call, list));
         }
     }
 
+    /// The objects of an array that a call has filled, or whose objects it frees.
+    fn objects_in(&mut self, v: usize, frame: &HookFrame, returned: bool, words: &[u64]) {
+        let summary = Arc::clone(&frame.call.summary);
+        for effect in &summary.effects {
+            match effect {
+                Effect::AllocList { class, size, zeroed, cache } if returned && frame.made => {
+                    let kind =
+                        Wanted { class: *class, size: *size, zeroed: *zeroed, cache: *cache, realloc: None };
+                    for &start in words.iter().filter(|&&start| start < ERRORS) {
+                        self.allocate(v, frame, self.request(frame, kind, start));
+                    }
+                }
+                Effect::FreeList { classes, cache } if !returned => {
+                    // Where the cache is null, each object knows its own.
+                    let cache = cache.and_then(|i| frame.arg(i)).filter(|&cache| cache != 0);
+                    for &object in words {
+                        // A bulk allocation that fails gives back what it has, which nobody saw it take.
+                        let known = self.state.objects.at(object).map(|(_, known)| known);
+                        let dead = known.filter(|known| !frame.named && !known.is_live());
+                        match dead.map(|dead| (dead.base, dead.slot_end)) {
+                            Some((base, end)) => self.forget(base, end),
+                            None => self.free(v, frame, object, classes, cache),
+                        }
+                    }
+                }
+                Effect::Alias { .. } if !returned => {
+                    for &page in words.iter().filter(|&&page| page != 0) {
+                        self.definedness.define(self.state.page_address(page), PAGE);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     pub(super) fn hook_return(&mut self, v: usize, hook: u64, rsp: u64, result: u64) {
         self.finish_block(v);
-        let Some(frame) = self.hooks.pop(hook, rsp) else { return };
+        let Some(mut frame) = self.hooks.pop(hook, rsp) else { return };
         self.hooks.returned = None;
         let context = frame.context;
         self.each(v, context, |checker, cx| checker.hook_returned(cx, &frame.call, result));
         self.hook_ends(v, frame.task, (hook, rsp), context, frame.pending.as_ref(), result);
         let made = result != 0 && result < ERRORS;
+        frame.made = made;
         for effect in &frame.call.summary.effects {
-            match effect {
-                Effect::Alloc { .. } if made => {
-                    if let Some(request) = self.request(&frame, effect, result) {
-                        self.allocate(v, &frame, request);
-                    }
+            match *effect {
+                Effect::Alloc { class, size, zeroed, page, cache, realloc } if made => {
+                    let start = if page { self.state.page_address(result) } else { result };
+                    let wanted = Wanted { class, size, zeroed, cache, realloc };
+                    self.allocate(v, &frame, self.request(&frame, wanted, start));
                 }
-                Effect::CreateCache { ctor } if made => {
-                    if self.size(&frame, *ctor).is_none_or(|ctor| ctor == 0) {
-                        self.constructed.remove(&result);
-                    } else if self.constructed.len() < MAX_TASKS {
-                        self.constructed.insert(result);
-                    }
+                Effect::CreateCache { ctor, flags } if made => self.cache_made(&frame, result, ctor, flags),
+                Effect::Alias { count } if made => {
+                    let pages = frame.arg(count).unwrap_or(0) & u64::from(u32::MAX);
+                    self.forget(result, result.saturating_add(pages * PAGE));
                 }
-                Effect::Grow { ptr } => self.grow(v, self.state.pointer(*ptr, &frame.call.args)),
+                Effect::Grow { ptr } => self.grow(v, self.state.pointer(ptr, &frame.call.args)),
                 _ => {}
             }
         }
         self.hooks.returned = Some(frame);
+    }
+
+    /// A cache was made, perhaps where another one was.
+    fn cache_made(&mut self, frame: &HookFrame, cache: u64, ctor: Len, flags: Len) {
+        let constructed = self.size(frame, ctor).is_some_and(|ctor| ctor != 0);
+        let flags = self.size(frame, flags).unwrap_or(0);
+        let typesafe = flags & self.state.world.slab_typesafe() != 0;
+        for (caches, is) in [(&mut self.constructed, constructed), (&mut self.typesafe, typesafe)] {
+            if !is {
+                caches.remove(&cache);
+            } else if caches.len() < MAX_TASKS {
+                caches.insert(cache);
+            }
+        }
     }
 
     /// The object at `addr` is as large as its slot from now on.
@@ -242,9 +295,15 @@ impl Replay {
             let mut grown = object.clone();
             // Written bytes stay as they are; the others can no longer be distinguished from them.
             grown.defined = true;
-            grown.size = grown.slot_end.saturating_sub(grown.start);
-            self.announce(v, id, grown);
+            grown.size = self.room(&grown);
+            self.announce(v, id, grown, None);
         }
+    }
+
+    /// The bytes of a slab object's slot that its user may have.
+    fn room(&self, object: &Object) -> u64 {
+        let around = if self.state.world.redzones() && object.size <= LARGEST_SLAB { REDZONE } else { 0 };
+        object.slot_end.saturating_sub(object.start).saturating_sub(around)
     }
 
     /// The size in bytes that a call of a hook asks for; `None` where it does not say one.
@@ -254,10 +313,9 @@ impl Replay {
         frame.call.args.get(at).copied().filter(|&size| size > 0)
     }
 
-    /// What a call has allocated that returns `result`.
-    fn request(&self, frame: &HookFrame, effect: &Effect, result: u64) -> Option<Request> {
-        let Effect::Alloc { class, size, zeroed, page, cache, realloc } = *effect else { return None };
-        let start = if page { self.state.page_address(result) } else { result };
+    /// What a call has allocated at `start`.
+    fn request(&self, frame: &HookFrame, wanted: Wanted, start: u64) -> Request {
+        let Wanted { class, size, zeroed, cache, realloc } = wanted;
         let cache = cache.and_then(|i| frame.arg(i)).unwrap_or(0);
         let old = realloc.and_then(|i| frame.arg(i)).filter(|&old| old != 0);
         let zeroed = match zeroed {
@@ -265,16 +323,17 @@ impl Replay {
             Zeroed::Yes => true,
             Zeroed::Gfp(i) => frame.arg(i).is_some_and(|gfp| gfp & self.state.world.gfp_zero() != 0),
         };
-        Some(Request {
+        Request {
             class: if class == Class::Slab && self.state.is_vmalloc(start) { Class::Vmalloc } else { class },
             start,
             size: self.size(frame, size),
             // A size from a pool or cache: its objects lie directly behind each other.
             packed: matches!(size, Len::Deref(_)),
+            redzones: self.state.world.redzones(),
             cache,
             old,
             defined: zeroed || old.is_some() || cache != 0 && self.constructed.contains(&cache),
-        })
+        }
     }
 
     fn allocate(&mut self, v: usize, frame: &HookFrame, request: Request) {
@@ -292,8 +351,14 @@ impl Replay {
         if start < USER_END {
             return;
         }
+        // An object that is freed already stays so, though the allocator finds room for it where it lies.
+        if request.old == Some(start)
+            && self.state.objects.at(start).is_some_and(|(_, object)| object.by_driver && !object.is_live())
+        {
+            return;
+        }
         if let Some((id, object)) = self.adopted(frame, &request) {
-            return self.announce(v, id, object);
+            return self.announce(v, id, object, frame.context);
         }
         let Some((size, (base, slot_end))) = size.and_then(|size| Some((size, request.slot(size)?))) else {
             return;
@@ -317,10 +382,10 @@ impl Replay {
         self.state.order.forget(base, slot_end);
         let Some((id, gone)) = self.state.objects.add(object) else { return };
         for object in gone {
-            self.forgotten(v, object.base, object.slot_end);
+            self.gone(v, &object);
         }
         if let Some(object) = self.state.objects.get(id).cloned() {
-            self.announce(v, id, object);
+            self.announce(v, id, object, frame.context);
         }
     }
 
@@ -355,7 +420,8 @@ impl Replay {
         Some((id, object))
     }
 
-    fn announce(&mut self, v: usize, id: ObjectId, object: Object) {
+    /// An object was allocated in a call of this context, or has changed.
+    fn announce(&mut self, v: usize, id: ObjectId, object: Object, context: Option<usize>) {
         if let Some(place) = self.state.objects.get_mut(id) {
             *place = object.clone();
         }
@@ -364,6 +430,7 @@ impl Replay {
         }
         self.each(v, None, |checker, cx| checker.allocated(cx, id, &object));
         self.definedness.allocated(&object);
+        self.definedness.provenance.allocated(context, &object);
     }
 
     fn free(&mut self, v: usize, frame: &HookFrame, ptr: u64, classes: &[Class], cache: Option<u64>) {
@@ -414,7 +481,7 @@ impl Replay {
         cache: Option<u64>,
     ) -> Free {
         let wrong = |what, object: &Object, detail| Free::Wrong(what, Some(object.clone()), detail);
-        let right_start = ptr == object.start || ptr == object.base && !frame.named;
+        let right_start = ptr == object.start || !frame.named && self.is_inner_start(ptr, object);
         let right_class = classes.is_empty() || classes.contains(&object.class);
         let right_cache = match (object.class, cache) {
             (Class::Cache, Some(cache)) => object.cache == 0 || cache == 0 || cache == object.cache,
@@ -455,6 +522,13 @@ impl Replay {
         }
     }
 
+    /// Whether `ptr` is where the allocator inside which an object lies has put its own.
+    fn is_inner_start(&self, ptr: u64, object: &Object) -> bool {
+        let of_slab = matches!(object.class, Class::Slab | Class::Cache | Class::Managed);
+        let redzone = if of_slab && self.state.world.redzones() { REDZONE } else { 0 };
+        ptr == object.base || ptr == object.base.saturating_add(redzone)
+    }
+
     /// Marks a wrongly freed object as escaped: one report is enough, so it is no leak as well.
     fn disown(&mut self, id: ObjectId) {
         if let Some(object) = self.state.objects.get_mut(id) {
@@ -465,11 +539,15 @@ impl Replay {
     fn freed(&mut self, v: usize, id: ObjectId, stack: StackId) {
         let gone = self.state.objects.free(id, stack);
         for object in gone {
-            self.forgotten(v, object.base, object.slot_end);
+            self.gone(v, &object);
         }
         if let Some(object) = self.state.objects.get(id).cloned() {
             self.each(v, None, |checker, cx| checker.freed(cx, id, &object));
-            self.definedness.freed(&object);
+            let typesafe = self.typesafe.contains(&object.cache);
+            self.definedness.provenance.freed(&object, typesafe);
+            if !typesafe {
+                self.definedness.freed(&object);
+            }
             self.state.order.forget(object.base, object.slot_end);
         }
     }
@@ -483,58 +561,4 @@ enum Free {
     /// The call frees nothing that is known.
     Nothing,
     Wrong(BadFree, Option<Object>, &'static str),
-}
-
-/// What a call has allocated.
-struct Request {
-    class: Class,
-    start: u64,
-    size: Option<u64>,
-    /// The objects of its allocator lie directly behind each other.
-    packed: bool,
-    /// Guest address of the `kmem_cache`, or 0.
-    cache: u64,
-    /// The object that was allocated again with another size.
-    old: Option<u64>,
-    /// The memory is not as the allocator found it.
-    defined: bool,
-}
-
-impl Request {
-    /// The memory that an object of `size` bytes occupies; `None` where the addresses make no sense.
-    fn slot(&self, size: u64) -> Option<(u64, u64)> {
-        let start = self.start;
-        let pages = || start.checked_add(size)?.checked_next_multiple_of(PAGE);
-        let end = match self.class {
-            Class::Slab | Class::Managed => start.checked_add(kmalloc_slot(size)),
-            Class::Dma if self.packed => start.checked_add(size.max(1)),
-            Class::Cache | Class::Percpu => start.checked_add(size.max(1)),
-            Class::Page | Class::Dma => pages(),
-            // The page behind is never mapped.
-            Class::Vmalloc | Class::Io => pages()?.checked_add(PAGE),
-        };
-        Some((if self.class == Class::Io { start & !(PAGE - 1) } else { start }, end?))
-    }
-}
-
-/// The class of an object that an outer allocator returns, where the inner object becomes its result. `None`
-/// where it does not.
-fn adopted_class(outer: Class, inner: &Object, start: u64, size: Option<u64>) -> Option<Class> {
-    use Class::{Cache, Dma, Io, Managed, Page, Percpu, Slab, Vmalloc};
-    let same = inner.start == start;
-    match (outer, inner.class) {
-        (Managed, Slab | Managed) => Some(Managed),
-        (Io, Io) => Some(Io),
-        _ if !same => None,
-        (Dma, _) => Some(Dma),
-        // Large kmalloc takes pages. Small objects lie in pages that the slab has just taken: those are not
-        // the same.
-        (Slab, Page) => (size? > 8192).then_some(Slab),
-        (Slab, class @ (Slab | Vmalloc)) => Some(class),
-        (Slab | Cache, Slab | Cache) => Some(outer),
-        (Vmalloc, class @ (Vmalloc | Slab)) => Some(class),
-        (Page, Page) => Some(Page),
-        (Percpu, Percpu) => Some(Percpu),
-        _ => None,
-    }
 }

@@ -1,7 +1,7 @@
 //! Modules are loaded and unloaded.
 
 use super::Replay;
-use crate::machine::{Module, Other, Region};
+use crate::machine::{Module, Object, Other, Region};
 use guardrail_trace::event::Head;
 
 impl Replay {
@@ -65,8 +65,14 @@ impl Replay {
     pub(super) fn forget(&mut self, from: u64, to: u64) {
         let gone = self.state.objects.clear(from, to);
         for object in gone {
-            self.forgotten(0, object.base, object.slot_end);
+            self.gone(0, &object);
         }
+    }
+
+    /// An object is forgotten, since its memory belongs to something else.
+    pub(super) fn gone(&mut self, v: usize, object: &Object) {
+        self.definedness.provenance.gone(object);
+        self.forgotten(v, object.base, object.slot_end);
     }
 
     /// Nothing is known any more about the memory of a former object.

@@ -6,11 +6,13 @@
 //! the block continued.
 
 mod calls;
+mod coverage;
 mod fan;
 mod hooks;
 mod load;
 mod order;
 mod own_stacks;
+mod requests;
 
 use crate::checker::{Checker, Cx, Fault};
 use crate::definedness::Definedness;
@@ -19,11 +21,11 @@ use crate::machine::{Activation, BlockInfo, Context, End, State, World, describe
 use crate::order::Parts;
 use crate::outcome::{Outcome, Statistics};
 use crate::reports::Reports;
-use crate::stacks::MAX_FRAMES;
+use crate::stacks::{CallTrace, OuterId};
 use crate::value_flow::{Regs, Rep};
 use fan::Fan;
 use guardrail_finding::Finding;
-use guardrail_trace::event::{Access, Cut, Event, Events, Global, Head, Kind};
+use guardrail_trace::event::{Access, Cut, EnterFlags, Event, Events, Global, Head, Kind, MAX_STACKS};
 use guardrail_trace::meet::Meet;
 use hooks::HookFrames;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -57,6 +59,7 @@ struct Entering {
     args: bool,
     ret: u64,
     registers: [u64; 6],
+    outer: OuterId,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,8 @@ struct Vcpu {
     called: Option<u64>,
     /// CR2 of an exception whose handler is not known yet.
     exception: Option<u64>,
+    /// The stacks that its ring defines; the first has the number 1.
+    outer: Vec<OuterId>,
 }
 
 /// The machine that the log describes, with the checkers that run over it.
@@ -92,19 +97,25 @@ pub struct Replay {
     hooks: HookFrames,
     /// Guest addresses of caches whose objects have a constructor.
     constructed: FxHashSet<u64>,
+    /// Guest addresses of caches whose objects may be read after their free, under RCU (`SLAB_TYPESAFE_BY_RCU`).
+    typesafe: FxHashSet<u64>,
     checkers: Vec<Box<dyn Checker>>,
     reports: Reports,
     definedness: Definedness,
     statistics: Statistics,
     unknown: BTreeMap<String, u64>,
     order: order::Ordering,
+    ran: coverage::Ran,
 }
 
 impl Replay {
     /// A machine in which nothing has run.
     pub fn new(world: Box<dyn World>, checkers: Vec<Box<dyn Checker>>) -> Self {
         let (on, parts) = order::wanted(&checkers);
-        let definedness = Definedness::new(checkers.iter().any(|checker| checker.needs_definedness()));
+        let definedness = Definedness::new(
+            checkers.iter().any(|checker| checker.needs_definedness()),
+            checkers.iter().any(|checker| checker.needs_provenance()),
+        );
         let mut machine = Replay {
             state: State::new(world),
             contexts: Vec::new(),
@@ -113,12 +124,14 @@ impl Replay {
             vcpus: Vec::new(),
             hooks: HookFrames::default(),
             constructed: FxHashSet::default(),
+            typesafe: FxHashSet::default(),
             checkers,
             reports: Reports::default(),
             definedness,
             statistics: Statistics::default(),
             unknown: BTreeMap::new(),
             order: order::Ordering::new(on),
+            ran: coverage::Ran::default(),
         };
         if on {
             machine.prepare_order(parts);
@@ -170,14 +183,20 @@ impl Replay {
             Kind::Block => self.begin_block(v, head.large),
             Kind::BlockDef => {
                 let bytes = operands.get(2..).unwrap_or(&[]);
-                self.state.blocks.define(head.large, word(0), word(1) as usize, bytes);
+                let State { blocks, modules, .. } = &mut self.state;
+                blocks.define(head.large, word(0), word(1) as usize, bytes, |pc| modules.makes_room(pc));
             }
             Kind::Enter => {
                 self.finish_block(v);
                 self.vcpus[v].exception = None;
-                let args = operands.len() > 4;
+                let args = head.small & EnterFlags::ARGS != 0;
+                let walked = head.small & EnterFlags::STACK != 0;
+                let outer = self.outer(v, operands.last().copied().filter(|_| walked).unwrap_or(0));
+                self.statistics.stacks_not_kept += u64::from(walked && outer == OuterId::default());
                 let mut registers = [0; 6];
-                registers.copy_from_slice(operands.get(4..10).unwrap_or(&[0; 6]));
+                if args {
+                    registers.copy_from_slice(operands.get(4..10).unwrap_or(&[0; 6]));
+                }
                 self.vcpus[v].entering = Some(Entering {
                     flags: head.small,
                     preempt_count: head.large,
@@ -188,8 +207,10 @@ impl Replay {
                     args,
                     ret: if args { word(10) } else { 0 },
                     registers,
+                    outer,
                 });
             }
+            Kind::Stack => self.stack(v, head.large, operands),
             Kind::Call => {
                 let mut args = [0; 6];
                 args.copy_from_slice(operands.get(1..7).unwrap_or(&[0; 6]));
@@ -243,15 +264,30 @@ impl Replay {
         }
     }
 
+    /// A ring defines the stack with this number.
+    fn stack(&mut self, v: usize, number: u64, words: &[u64]) {
+        let known = self.vcpus[v].outer.len() as u64;
+        if number != known + 1 || number > MAX_STACKS {
+            self.statistics.damaged_segments += 1;
+            return;
+        }
+        let outer = self.state.stacks.intern_outer(words);
+        self.vcpus[v].outer.push(outer);
+    }
+
+    /// The stack that a ring has defined with this number; 0 stands for none.
+    fn outer(&self, v: usize, number: u64) -> OuterId {
+        let index = number.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.vcpus[v].outer.get(index)).copied().unwrap_or_default()
+    }
+
     /// An access that the tracer held has met another one.
     fn met(&mut self, v: usize, head: Head, operands: &[u64]) {
         let Some(meet) = Meet::decode(head, operands) else { return };
-        let mut stack = vec![meet.held.pc];
         let level = Level::of(u64::from(meet.held.preempt_count));
         let held = self.by_key.get(&(meet.held.task, level)).and_then(|&c| self.contexts.get(c));
-        if let Some(held) = held {
-            held.callers(&mut stack, MAX_FRAMES);
-        }
+        let pc = meet.held.pc;
+        let stack = held.map_or_else(|| CallTrace::at(pc), |held| held.trace(vec![pc]));
         let by = describe(&self.state, held, u32::from(meet.held.cpu));
         let context = self.vcpus[v].context;
         self.each(v, context, |checker, cx| checker.met(cx, &meet, &stack, &by));
@@ -279,6 +315,7 @@ impl Replay {
             self.vcpus[v].entering = None;
             return;
         };
+        self.cover(&block);
         let addr = block.code.addr;
         match self.vcpus[v].entering.take() {
             Some(entering) => self.enter(v, &entering, addr),
@@ -486,7 +523,10 @@ impl Replay {
             self.contexts.clear();
             self.by_key.clear();
             self.own_stacks.clear();
-            self.vcpus.iter_mut().for_each(|vcpu| *vcpu = Vcpu::default());
+            for vcpu in &mut self.vcpus {
+                let outer = std::mem::take(&mut vcpu.outer);
+                *vcpu = Vcpu { outer, ..Vcpu::default() };
+            }
         }
         self.contexts.push(Context::new(task, level, pid));
         self.by_key.insert((task, level), self.contexts.len() - 1);
@@ -499,7 +539,9 @@ impl Replay {
             self.finish_block(v);
         }
         self.each(0, None, |checker, cx| checker.finish(cx));
+        let coverage = self.coverage();
         let mut statistics = self.statistics;
+        statistics.coverage = coverage;
         statistics.unknown_instructions = self.unknown;
         statistics.modules = self.state.modules.list().iter().map(|m| m.name.clone()).collect();
         statistics.modules.dedup();
@@ -519,10 +561,11 @@ impl Replay {
         self.reports.count()
     }
 
-    /// Calls `each` with the findings that are new or may have been judged anew since the last call.
-    pub fn news(&mut self, mut each: impl FnMut(&Finding)) {
+    /// Calls `each` with the findings that are new or may have been judged anew since the last call, and
+    /// whether what follows may still take them back. A finding for which `each` returns true stays reported.
+    pub fn news(&mut self, each: impl FnMut(&Finding, bool) -> bool) {
         if self.reports.has_news() {
-            self.reports.news().for_each(&mut each);
+            self.reports.news(each);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::checker::Violation;
 use crate::level::Level;
 use crate::machine::{Activation, Context};
 use crate::order::{EARLY, Identity, is_task};
-use crate::stacks::{MAX_FRAMES, STACK_SIZE};
+use crate::stacks::{CallTrace, STACK_SIZE};
 use std::mem;
 
 /// The number of the stack at an address. Such stacks are aligned to their size.
@@ -116,20 +116,16 @@ impl Replay {
         let known = self.own_stacks.get(&stack_of(stack)).copied();
         // Before it waits for the first time, its stack is still a part of its task's context.
         let context = known.or(self.vcpus[v].context);
-        let mut frames = Vec::new();
-        if let Some(context) = context.and_then(|c| self.contexts.get(c)) {
-            frames.extend(context.out().map(|out| out.pc));
-            context.callers(&mut frames, MAX_FRAMES);
-        }
-        if frames.is_empty() {
-            frames.push(main);
-        }
+        let context_of = context.and_then(|c| self.contexts.get(c));
+        let near = |context: &Context| context.out().map(|out| out.pc).into_iter().collect();
+        let stack = context_of.map(|context| context.trace(near(context)));
+        let stack = stack.filter(|stack| !stack.near.is_empty()).unwrap_or_else(|| CallTrace::at(main));
         let bytes = text.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0);
         let shown =
             |byte: u8| if byte == b'\n' || (b' '..=b'~').contains(&byte) { char::from(byte) } else { '?' };
         let text: String = bytes.map(shown).collect();
         let (message, states) = text.split_once('\n').unwrap_or((&text, ""));
-        let violation = Violation { rule, message, states, stack: &frames };
+        let violation = Violation { rule, message, states, stack: &stack };
         self.each(v, context, |checker, cx| checker.violated(cx, &violation));
     }
 }

@@ -121,9 +121,10 @@ fn what_the_kernel_may_own_is_no_leak() {
     assert_eq!(g.found(), [""; 0]);
 }
 
-#[test]
-fn managed_memory_begins_behind_its_header_and_goes_with_its_device() {
-    let mut g = Guest::new();
+/// The driver uses managed memory, writes behind it, and reads it after the kernel has freed it.
+fn managed(kernel: Kernel) -> Vec<String> {
+    let mut g = Guest::with(kernel, &["dmcheck"]);
+    g.enter();
     g.call(F, "devm_kmalloc", &[1, 5000, GFP_KERNEL]);
     let rsp = g.rsp;
     g.hook("devm_kmalloc", rsp, F + 5, &[1, 5000, GFP_KERNEL]);
@@ -140,13 +141,20 @@ fn managed_memory_begins_behind_its_header_and_goes_with_its_device() {
     g.hook_return("kfree", rsp - 0x80, 0);
     g.back(0);
     g.block(F + 14, READ4).load(0, HEAP + 40, 4);
-    assert_eq!(
-        g.found(),
-        [
-            "out-of-bounds at f+0x7: out-of-bounds write of 1 byte at offset 5000 of a 5000-byte device-managed object",
-            "use-after-free at f+0xe: use-after-free read of 4 bytes at offset 0 of a 5000-byte device-managed object",
-        ]
-    );
+    g.found()
+}
+
+#[test]
+fn managed_memory_begins_behind_its_header_and_goes_with_its_device() {
+    for kernel in [kernel(), kernel().with_redzones()] {
+        assert_eq!(
+            managed(kernel),
+            [
+                "out-of-bounds at f+0x7: out-of-bounds write of 1 byte at offset 5000 of a 5000-byte device-managed object",
+                "use-after-free at f+0xe: use-after-free read of 4 bytes at offset 0 of a 5000-byte device-managed object",
+            ]
+        );
+    }
 }
 
 #[test]

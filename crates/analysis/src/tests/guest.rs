@@ -6,7 +6,7 @@ use crate::outcome::Outcome;
 use crate::replay::Replay;
 use guardrail_finding::Finding;
 use guardrail_knowledge::effect::{Class, Direction, Effect, Len, Ptr, Zeroed};
-use guardrail_trace::event::{Access, EnterFlags, Head, Kind};
+use guardrail_trace::event::{Access, EnterFlags, Head, Kind, StackFrame};
 use std::rc::Rc;
 
 pub const TASK: u64 = 0xffff_8880_0100_0000;
@@ -32,6 +32,12 @@ pub fn kernel() -> Kernel {
         realloc,
     };
     let classes = vec![Class::Cache, Class::Slab];
+    let bulk = Effect::AllocList {
+        class: Class::Cache,
+        size: Len::Deref(0),
+        zeroed: Zeroed::Gfp(1),
+        cache: Some(0),
+    };
     Kernel::new()
         .hook("kmalloc", [alloc(Class::Slab, Len::Arg(0), Zeroed::Gfp(1))])
         .hook("kfree", [free(0, Class::Slab)])
@@ -42,11 +48,20 @@ pub fn kernel() -> Kernel {
         .hook("krealloc", [moved(Len::Arg(1), false, Some(0), Class::Slab)])
         .hook("kmem_cache_alloc", [moved(Len::Deref(0), true, None, Class::Cache)])
         .recording(2)
+        .hook("kmem_cache_alloc_bulk", [bulk])
+        .recording(4)
+        .hook("kmem_cache_free_bulk", [Effect::FreeList { classes: classes.clone(), cache: Some(0) }])
         .hook("kmem_cache_free", [Effect::Free { ptr: from, classes, cache: Some(0) }])
+        .hook("kmem_cache_create", [Effect::CreateCache { ctor: Len::Arg(4), flags: Len::Arg(3) }])
+        .hook("vmap", [Effect::Alias { count: 1 }])
         .hook("ksize", [Effect::Grow { ptr: to }])
         .function("copy_to_user", [Effect::ToUser { src: from, len }])
         .function("dma_map_single", [Effect::DmaMap { ptr: from, len, direction: Direction::Arg(3) }])
         .function("memcpy", [Effect::Copy { dst: to, src: from, len }])
+        .function("strlen", [Effect::Read { ptr: to, len: Len::Result { extra: 1, bound: None } }])
+        .function("strnlen", [Effect::Read { ptr: to, len: Len::Result { extra: 1, bound: Some(1) } }])
+        .function("memchr", [Effect::Read { ptr: to, len: Len::Found(2) }])
+        .function("strncmp", [Effect::Read { ptr: to, len: Len::AtMost(1, 2) }])
         .function("look_at", [Effect::Read { ptr: to, len: Len::Const(8) }])
         .unknown("scribble")
 }
@@ -116,6 +131,23 @@ impl Guest {
     pub fn enter(&mut self) {
         self.send(0);
         self.enter_words(true, 0);
+    }
+
+    /// The kernel calls the driver from a stack with this number and these frames: address, whether it was
+    /// interrupted there, and whether the frame before is on another stack.
+    pub fn enter_below(&mut self, number: u64, frames: &[(u64, bool, bool)]) {
+        self.send(0);
+        self.words.push(Head::encode(Kind::Stack, frames.len() as u8, number));
+        self.words.extend(
+            frames.iter().map(|&(address, interrupted, switched)| {
+                StackFrame { address, interrupted, switched }.encode()
+            }),
+        );
+        let flags = self.who.3;
+        self.who.3 |= EnterFlags::STACK;
+        self.enter_words(true, 0);
+        self.words.push(number);
+        self.who.3 = flags;
     }
 
     /// The kernel calls the driver on vCPU `ring`, in a task and at the level that `preempt_count` says.
@@ -277,10 +309,40 @@ impl Guest {
         self.send(0);
     }
 
+    /// The driver's function returns to the kernel, with the `ret` at `addr`.
+    pub fn leave_at(&mut self, addr: u64) {
+        let rsp = self.rsp;
+        self.block(addr, &[0xc3]).load(0, rsp, 8);
+        self.words.extend([Head::encode(Kind::Return, 0, 0), 0]);
+        self.send(0);
+    }
+
     pub fn unload(&mut self) {
         self.send(0);
         self.words.push(Head::encode(Kind::ModuleUnload, 0, 0x1234_5678));
         self.send(4);
+    }
+
+    /// The verdicts on findings that are new or judged anew.
+    pub fn verdicts(&mut self) -> Vec<Option<String>> {
+        self.send(0);
+        let mut found = Vec::new();
+        self.replay.news(|finding, _| {
+            found.push(finding.triage.clone());
+            false
+        });
+        found
+    }
+
+    /// The kinds of findings that are new or judged anew, each with whether it may still be taken back.
+    pub fn doubts(&mut self) -> Vec<(String, bool)> {
+        self.send(0);
+        let mut found = Vec::new();
+        self.replay.news(|finding, in_doubt| {
+            found.push((finding.kind.clone(), in_doubt));
+            false
+        });
+        found
     }
 
     pub fn finish(mut self) -> Outcome {

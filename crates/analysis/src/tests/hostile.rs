@@ -42,9 +42,9 @@ pub fn segment(rng: &mut Rng) -> Vec<u64> {
             words.push(rng.word() | 1 << 63);
             continue;
         }
-        let Some(kind) = Kind::from_bits((rng.next() % 22) as u8) else { continue };
+        let Some(kind) = Kind::from_bits((rng.next() % 23) as u8) else { continue };
         let large = if rng.next().is_multiple_of(2) { rng.next() % 20 } else { rng.word() };
-        let head = Head::encode(kind, (rng.next() % 8) as u8, large);
+        let head = Head::encode(kind, (rng.next() % 16) as u8, large);
         words.push(head);
         let mut operands: Vec<u64> = (0..40).map(|_| rng.word()).collect();
         match kind {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub const MODULE: u64 = 0xffff_ffff_c000_0000;
 /// The function `f`, which tests run unless they say otherwise.
 pub const F: u64 = MODULE + 0x100;
+/// A push in `f` that only makes room.
+pub const ROOM: u64 = F + 0x90;
 /// The function `g`.
 pub const G: u64 = MODULE + 0x1100;
 /// A variable of 37 bytes with a gap behind it.
@@ -37,13 +39,19 @@ pub struct Kernel {
     charts: Arc<[Chart]>,
     preempt_count: Option<u64>,
     dma_skip_sync: Option<u64>,
+    redzones: bool,
 }
 
 impl Kernel {
     /// A kernel with the functions that a guest itself needs.
     pub fn new() -> Kernel {
-        let kernel =
-            Kernel { functions: Vec::new(), charts: Arc::new([]), preempt_count: None, dma_skip_sync: None };
+        let kernel = Kernel {
+            functions: Vec::new(),
+            charts: Arc::new([]),
+            preempt_count: None,
+            dma_skip_sync: None,
+            redzones: false,
+        };
         kernel.unknown("caller").unknown("asm_exc_page_fault")
     }
 
@@ -94,6 +102,12 @@ impl Kernel {
     /// Sets the offset of the flag in `struct device` that says that synchronizations may be skipped.
     pub fn dma_skip_sync(mut self, offset: u64) -> Kernel {
         self.dma_skip_sync = Some(offset);
+        self
+    }
+
+    /// Lets the slab caches keep redzones.
+    pub fn with_redzones(mut self) -> Kernel {
+        self.redzones = true;
         self
     }
 
@@ -196,6 +210,7 @@ impl World for Rc<Kernel> {
             data: vec![range(SLOTS, SLOTS + 37, "slots")],
             gaps: vec![range(SLOTS + 37, SLOTS + 64, "slots")],
             ex_table: vec![F + 0x80],
+            rooms: vec![ROOM],
             lines: None,
         })
     }
@@ -207,6 +222,9 @@ impl World for Rc<Kernel> {
     }
     fn dma_skip_sync(&self) -> Option<u64> {
         self.dma_skip_sync
+    }
+    fn redzones(&self) -> bool {
+        self.redzones
     }
 }
 

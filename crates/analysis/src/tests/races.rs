@@ -1,5 +1,7 @@
 //! Races between contexts, and what keeps them apart.
 
+mod verdicts;
+
 use super::guest::*;
 use guardrail_finding::{Finding, Severity};
 use guardrail_knowledge::effect::{Effect, LockKind, LockMode, SyncOp, When};
@@ -25,6 +27,11 @@ enum Who {
     Task(u64),
     Softirq,
     Hardirq,
+}
+
+/// The displacement by which code accesses `addr`: rdi holds the base of the words.
+fn offset(addr: u64) -> u8 {
+    addr as u8 & 0x7f
 }
 
 struct Race {
@@ -58,23 +65,23 @@ impl Race {
     }
 
     fn read(&mut self, addr: u64) -> &mut Race {
-        // mov eax,[rdi]; mov ecx,[rax]
-        self.run(&[0x8b, 0x07, 0x8b, 0x08], &[(0, addr, 4, false), (1, STACK - 64, 4, false)])
+        // mov eax,[rdi+offset]; mov ecx,[rax]
+        self.run(&[0x8b, 0x47, offset(addr), 0x8b, 0x08], &[(0, addr, 4, false), (1, STACK - 64, 4, false)])
     }
 
-    /// mov [rdi],eax
+    /// mov [rdi+offset],eax
     fn write(&mut self, addr: u64) -> &mut Race {
-        self.run(&[0x89, 0x07], &[(0, addr, 4, true)])
+        self.run(&[0x89, 0x47, offset(addr)], &[(0, addr, 4, true)])
     }
 
-    /// inc dword [rdi]
+    /// inc dword [rdi+offset]
     fn count(&mut self, addr: u64) -> &mut Race {
-        self.run(&[0xff, 0x07], &[(0, addr, 4, false), (0, addr, 4, true)])
+        self.run(&[0xff, 0x47, offset(addr)], &[(0, addr, 4, false), (0, addr, 4, true)])
     }
 
-    /// lock inc dword [rdi]
+    /// lock inc dword [rdi+offset]
     fn atomic(&mut self, addr: u64) -> &mut Race {
-        self.run(&[0xf0, 0xff, 0x07], &[(0, addr, 4, false), (0, addr, 4, true)])
+        self.run(&[0xf0, 0xff, 0x47, offset(addr)], &[(0, addr, 4, false), (0, addr, 4, true)])
     }
 
     fn call(&mut self, name: &str, args: &[u64]) -> &mut Race {
@@ -130,7 +137,7 @@ fn each_pair_of_contexts_races_and_its_locked_twin_does_not() {
             race.enter(a, 0).write(WORD).enter(b, cpu).write(WORD);
             let found = race.findings();
             assert_eq!(found.len(), 1, "{a:?} {b:?} {found:?}");
-            assert_eq!(found[0].severity, Severity::Error);
+            assert!(!is_benign(&found[0]), "{a:?} {b:?}");
             let mut race = Race::shared("drcheck");
             race.enter(a, 0).lock().write(WORD).unlock().enter(b, cpu).lock().write(WORD).unlock();
             assert_eq!(race.findings(), [], "{a:?} {b:?}");
@@ -151,7 +158,10 @@ fn a_report_shows_both_sides_and_why_nothing_orders_them() {
     let other = finding.other.as_ref().expect("a race has another side");
     assert_eq!((finding.context.level.as_str(), other.context.level.as_str()), ("hardirq", "process"));
     assert_eq!(other.context.locks[0].name, "slots+0x18");
-    assert_eq!(finding.triage.as_deref(), Some("harmful"));
+    assert_eq!(
+        finding.triage.as_deref(),
+        Some("undecided: it takes an interrupt or a poll that the driver may have switched off")
+    );
     assert_eq!(
         finding.notes,
         [
@@ -276,7 +286,7 @@ fn counters_are_judged_and_not_hidden() {
     race.enter(Who::Task(0), 0).count(WORD).enter(Who::Softirq, 1).count(WORD);
     let found = race.findings();
     assert_eq!(found[0].triage.as_deref(), Some("likely benign: statistics counter"));
-    assert_eq!(found[0].severity, Severity::Warning);
+    assert_eq!(found[0].severity, Severity::Note);
 }
 
 #[test]
@@ -304,6 +314,24 @@ fn what_is_read_again_under_the_lock_is_judged_double_checked() {
             "{reader_first}"
         );
     }
+}
+
+#[test]
+fn a_race_is_in_doubt_until_the_run_of_its_reader_is_over() {
+    let found = |in_doubt| [("data-race".to_owned(), in_doubt)];
+    let mut race = Race::shared("drcheck");
+    race.enter(Who::Task(1), 1).lock().write(WORD).unlock();
+    race.guest.doubts();
+    race.enter(Who::Task(2), 0).read(WORD);
+    assert_eq!(race.guest.doubts(), found(true));
+    race.guest.leave_at(race.at);
+    assert_eq!(race.guest.doubts(), found(false));
+    // Nothing that follows takes a race of two writes back.
+    let mut race = Race::shared("drcheck");
+    race.enter(Who::Task(1), 1).write(WORD);
+    race.guest.doubts();
+    race.enter(Who::Task(2), 0).write(WORD);
+    assert!(race.guest.doubts().contains(&("data-race".to_owned(), false)));
 }
 
 #[test]
@@ -384,20 +412,24 @@ fn a_stack_of_ones_own_is_not_looked_at() {
 }
 
 impl Race {
-    /// mov eax,[rdi]; test eax,eax; jz +0
+    /// mov eax,[rdi+offset]; test eax,eax; jz +0
     fn test(&mut self, addr: u64) -> &mut Race {
-        self.run(&[0x8b, 0x07, 0x85, 0xc0, 0x74, 0x00], &[(0, addr, 4, false)])
+        self.run(&[0x8b, 0x47, offset(addr), 0x85, 0xc0, 0x74, 0x00], &[(0, addr, 4, false)])
     }
 
-    /// xor eax,eax; mov [rdi],rax
+    /// xor eax,eax; mov [rdi+offset],rax
     fn clear(&mut self, addr: u64) -> &mut Race {
-        self.run(&[0x31, 0xc0, 0x48, 0x89, 0x07], &[(1, addr, 8, true)])
+        self.run(&[0x31, 0xc0, 0x48, 0x89, 0x47, offset(addr)], &[(1, addr, 8, true)])
     }
 
-    /// mov rax,[rdi]; test rax,rax; jz +0
+    /// mov rax,[rdi+offset]; test rax,rax; jz +0
     fn test_pointer(&mut self, addr: u64) -> &mut Race {
-        self.run(&[0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x74, 0x00], &[(0, addr, 8, false)])
+        self.run(&[0x48, 0x8b, 0x47, offset(addr), 0x48, 0x85, 0xc0, 0x74, 0x00], &[(0, addr, 8, false)])
     }
+}
+
+fn is_benign(finding: &Finding) -> bool {
+    finding.triage.as_deref().is_some_and(|triage| triage.starts_with("likely benign"))
 }
 
 #[test]
@@ -416,8 +448,8 @@ fn a_flag_whose_readers_decide_by_it_is_no_race_where_it_hands_over() {
             }
             race.enter(Who::Softirq, 1).test(SEQ).read(WORD);
             let found = race.findings();
-            let harmful = found.iter().filter(|f| f.severity == Severity::Error).count();
-            assert_eq!((found.is_empty(), harmful), (right, usize::from(!right)), "{early}: {found:?}");
+            let open = found.iter().filter(|f| !is_benign(f)).count();
+            assert_eq!((found.is_empty(), open), (right, usize::from(!right)), "{early}: {found:?}");
         }
     }
 }
@@ -433,7 +465,7 @@ fn order_by_a_flag_is_handed_on() {
     race.enter(Who::Task(1), 1).test(SEQ).write(SEQ + 16);
     race.enter(Who::Task(2), 0).test(SEQ + 16).write(WORD);
     let found = race.findings();
-    assert!(found.iter().all(|f| f.severity == Severity::Warning), "{found:?}");
+    assert!(found.iter().all(|f| f.severity != Severity::Error), "{found:?}");
 }
 
 #[test]
@@ -442,7 +474,7 @@ fn a_pointer_that_is_cleared_hands_nothing_over() {
     race.enter(Who::Softirq, 1).test_pointer(SEQ);
     race.enter(Who::Task(0), 0).write(WORD).clear(SEQ).enter(Who::Softirq, 1).test_pointer(SEQ).read(WORD);
     let found = race.findings();
-    assert_eq!(found.iter().filter(|f| f.severity == Severity::Error).count(), 2, "{found:?}");
+    assert_eq!(found.iter().filter(|f| !is_benign(f)).count(), 2, "{found:?}");
 }
 
 #[test]

@@ -48,6 +48,19 @@ fn a_local_that_nobody_wrote() {
 }
 
 #[test]
+fn a_local_in_the_room_that_a_push_made() {
+    for (at, findings) in [(ROOM, 1), (ROOM + 1, 0)] {
+        let mut g = Guest::new();
+        // push rdx; cmp dword [rsp+4], 3; ja +0
+        g.block(at, &[0x52, 0x83, 0x7c, 0x24, 0x04, 0x03, 0x77, 0x00]);
+        g.store(0, STACK - 8, 8).load(1, STACK - 4, 4);
+        let found = g.found();
+        assert_eq!(found.len(), findings, "{found:?}");
+        assert!(found.iter().all(|finding| finding.starts_with("uninit-branch at f+")));
+    }
+}
+
+#[test]
 fn a_local_given_to_an_unknown_function() {
     let mut g = Guest::new();
     g.block(F, &[0x48, 0x83, 0xec, 0x20]);

@@ -2,6 +2,7 @@
 
 use super::decode_generic::{generic, vector_rule};
 use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Shift, Str, register};
+use super::pointer::{Flow, Uses};
 use super::regs::{Flags, flags};
 use super::{AccessKind, Control};
 use iced_x86::{
@@ -25,6 +26,17 @@ impl Block {
             block.len += instr.len() as u32;
         }
         block
+    }
+
+    /// Lets the pushes at the addresses for which `is` holds only make room on the stack: what they push counts
+    /// as nothing.
+    pub fn make_room(&mut self, is: impl Fn(u64) -> bool) {
+        for insn in &mut self.insns {
+            if matches!(insn.op, Op::Push) && is(insn.addr) {
+                insn.op = Op::Room;
+                insn.uses.flow = Flow::Other;
+            }
+        }
     }
 }
 
@@ -72,6 +84,7 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
         mnemonic: instr.mnemonic(),
         access: AccessKind::default(),
         control: None,
+        uses: Uses::default(),
     };
     if let Some(i) = (0..instr.op_count()).find(|&i| operand(instr, i).0 == Opnd::Imm) {
         insn.imm = instr.immediate(i);
@@ -94,6 +107,7 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
         Some(op) => insn.op = op,
         None => insn.op = generic(instr, info),
     }
+    insn.uses = Uses::of(&insn, instr, info);
     match insn.op {
         Op::Nop | Op::Lea => insn.needs_access = false,
         Op::Cmov(_) => insn.needs_access = has_memory,

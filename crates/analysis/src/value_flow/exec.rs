@@ -13,6 +13,10 @@ pub(super) struct Machine<'a, 'l, M> {
     pub mem: &'a mut M,
     pub log: &'a mut AccessCursor<'l>,
     pub ctx: InsnCtx,
+    /// The last access of a load or store.
+    pub last: Option<Access>,
+    /// An access through a pointer was compared; further ones may be pieces of it.
+    pub pieces: bool,
 }
 
 impl Insn {
@@ -37,8 +41,11 @@ impl Insn {
             rsp: regs.rsp(),
             access: self.access,
         };
-        let mut machine = Machine { insn: self, regs, mem: &mut *mem, log: accesses, ctx };
+        let mut machine =
+            Machine { insn: self, regs, mem: &mut *mem, log: accesses, ctx, last: None, pieces: false };
+        let pointer = machine.pointer_made();
         machine.dispatch();
+        machine.move_pointers(pointer);
         machine.drain();
         if let Some(control) = self.control {
             mem.control(&ctx, control);
@@ -82,6 +89,12 @@ impl<M: Memory> Machine<'_, '_, M> {
             Op::Push => {
                 let value = self.read(dst, size);
                 self.push(value, size);
+            }
+            Op::Room => {
+                self.push(Bits::DEFINED, size);
+                if let Some(rsp) = self.regs.rsp() {
+                    self.mem.stack_adjusted(&self.ctx, rsp.wrapping_add(u64::from(size)), rsp);
+                }
             }
             Op::Pop => {
                 if let Some(value) = self.pop(size, 0) {
@@ -255,6 +268,7 @@ impl<M: Memory> Machine<'_, '_, M> {
     #[inline]
     pub(super) fn load_access(&mut self, access: Access) -> Value {
         self.check_address(access);
+        self.last = Some(access);
         self.mem.load(&self.ctx, access)
     }
 
@@ -265,6 +279,7 @@ impl<M: Memory> Machine<'_, '_, M> {
         while at < size {
             let Some(access) = self.log.take(self.insn.index, true) else { break };
             self.check_address(access);
+            self.last = Some(access);
             let undef = bits.undef.checked_shr(u32::from(at) * 8).unwrap_or(0) & mask(access.size);
             let origin = if undef != 0 { bits.origin } else { 0 };
             self.mem.store(&self.ctx, access, Value { undef, origin });
@@ -284,6 +299,7 @@ impl<M: Memory> Machine<'_, '_, M> {
                 self.check_address_register(access, reg);
             }
         }
+        self.reach(access);
     }
 
     #[inline]
@@ -333,6 +349,7 @@ impl<M: Memory> Machine<'_, '_, M> {
 
     fn push(&mut self, value: Bits, size: u8) {
         let Some(access) = self.log.take(self.insn.index, true) else { return };
+        self.last = Some(access);
         self.regs.set_rsp(Some(access.addr));
         let undef = value.undef & mask(size);
         let origin = if undef != 0 { value.origin } else { 0 };
@@ -342,6 +359,7 @@ impl<M: Memory> Machine<'_, '_, M> {
     /// Pops `size` bytes, and drops `more`.
     fn pop(&mut self, size: u8, more: u64) -> Option<Bits> {
         let access = self.log.take(self.insn.index, false)?;
+        self.last = Some(access);
         let value = self.mem.load(&self.ctx, access);
         self.regs.set_rsp(Some(access.addr.wrapping_add(u64::from(size)).wrapping_add(more)));
         Some(Bits::with_undef(value.undef, size, value.origin))

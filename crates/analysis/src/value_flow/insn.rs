@@ -1,5 +1,6 @@
 //! Instructions, translated once into what execution needs.
 
+use super::pointer::Uses;
 use super::regs::{MASKS, MMX, X87};
 use super::{AccessKind, Control};
 use iced_x86::{Mnemonic, Register};
@@ -44,6 +45,7 @@ pub struct Insn {
     pub(super) mnemonic: Mnemonic,
     pub(super) access: AccessKind,
     pub(super) control: Option<Control>,
+    pub(super) uses: Uses,
 }
 
 impl Insn {
@@ -176,6 +178,8 @@ pub(super) enum Op {
     Xadd,
     Bswap,
     Push,
+    /// A push that only makes room on the stack.
+    Room,
     Pop,
     PushFlags,
     PopFlags,

@@ -1,5 +1,7 @@
 //! Definedness of values as they flow through instructions: the transfer function of x86-64.
 //!
+//! The objects that [pointers](Pointer) came from flow with the values.
+//!
 //! Knows: instruction bytes, shadow registers ([`Regs`]), and the memory accesses that an instruction made.
 //! Must not know: what memory holds, who owns it, or what is worth a report. That is the business of the
 //! [`Memory`] that it runs against.
@@ -24,8 +26,11 @@ mod arith;
 mod bits;
 mod decode;
 mod decode_generic;
+mod decode_pointers;
 mod exec;
+mod follow;
 mod insn;
+mod pointer;
 mod regs;
 mod run;
 mod shift;
@@ -37,6 +42,7 @@ mod tests;
 
 pub use bits::Bits;
 pub use insn::{Block, Insn};
+pub use pointer::{MIXED, Pointer, Reach};
 pub use regs::{Flags, Regs, gpr_name};
 pub use run::{AccessCursor, RunEnd, Status};
 
@@ -174,6 +180,20 @@ pub trait Memory {
     fn stack_adjusted(&mut self, ctx: &InsnCtx, old: u64, new: u64);
     /// The instruction changed what may interrupt the processor.
     fn control(&mut self, _ctx: &InsnCtx, _control: Control) {}
+    /// The object that a pointer of 8 bytes, which an instruction has just loaded, came from; `None` where it is not
+    /// known.
+    fn pointer_at(&mut self, _ctx: &InsnCtx, _access: Access) -> Option<Pointer> {
+        None
+    }
+    /// An instruction has just stored a pointer of 8 bytes.
+    fn pointer_stored(&mut self, _ctx: &InsnCtx, _access: Access, _pointer: Pointer) {}
+    /// A pointer was compared with a value that came from elsewhere. Returns whether it may stand for that value from
+    /// now on.
+    fn pointer_compared(&mut self, _pointer: Pointer) -> bool {
+        false
+    }
+    /// An instruction is about to access memory through a pointer.
+    fn reached(&mut self, _ctx: &InsnCtx, _reach: Reach) {}
     /// The instruction has no exact rule; its results count as undefined where any source was.
     fn unknown(&mut self, ctx: &InsnCtx, mnemonic: iced_x86::Mnemonic);
 }

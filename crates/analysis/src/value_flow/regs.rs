@@ -1,6 +1,7 @@
 //! Shadow state of one thread's registers.
 
 use super::bits::{mask, top};
+use super::pointer::{MIXED, Pointer, Pointers};
 use super::{Bits, Origin};
 use iced_x86::RflagsBits;
 
@@ -98,6 +99,7 @@ pub struct Regs {
     pub ac: bool,
     /// RFLAGS.DF: string instructions run downwards.
     pub df: bool,
+    pub(super) pointers: Pointers,
     pub(super) vec: [Vector; VECTORS],
     /// Some slot of `vec` is or was undefined. Without that, the common case skips the vector registers.
     pub(super) vec_dirty: bool,
@@ -119,6 +121,7 @@ impl Regs {
             flags_origin: 0,
             ac: false,
             df: false,
+            pointers: Pointers::default(),
             vec: [Vector::default(); VECTORS],
             vec_dirty: false,
         }
@@ -155,11 +158,22 @@ impl Regs {
         self.gpr[usize::from(reg & 15)] = bits;
     }
 
+    /// The pointer in register `reg`, numbered as in [`Regs::get`]; `None` where it came from no known object.
+    pub fn pointer(&self, reg: u8) -> Option<Pointer> {
+        self.pointers.get(reg).filter(|pointer| pointer.from != MIXED)
+    }
+
+    /// Sets where the pointer in register `reg` came from.
+    pub fn set_pointer(&mut self, reg: u8, pointer: Pointer) {
+        self.pointers.set(reg, Some(pointer));
+    }
+
     /// A kernel function returned. The registers that it may clobber, and the flags, become defined and
     /// unknown. With `result_undefined`, rax becomes undefined, with no origin.
     pub fn clobber_call(&mut self, result_undefined: bool) {
         for reg in [0u8, 1, 2, 6, 7, 8, 9, 10, 11] {
             self.gpr[usize::from(reg)] = Bits::DEFINED;
+            self.pointers.drop(1 << reg);
         }
         if result_undefined {
             self.gpr[0] = Bits::undefined(0);

@@ -95,10 +95,12 @@ impl<M: Memory> Machine<'_, '_, M> {
             let access = |addr, store| Access { addr, size: elem, store, io: false, insn: self.insn.index };
             if what.reads() {
                 range.src = rep.rsi.wrapping_sub(back);
+                self.reach_range(RSI, rep.rsi, range.src, range.bytes(), false);
                 self.check_address_register(access(rep.rsi, false), RSI);
             }
             if what.uses_rdi() {
                 range.dst = rep.rdi.wrapping_sub(back);
+                self.reach_range(RDI, rep.rdi, range.dst, range.bytes(), true);
                 self.check_address_register(access(rep.rdi, true), RDI);
             }
             match what {

@@ -13,6 +13,20 @@ struct Rule {
     kind: Kind,
 }
 
+/// The ORC tables of a kernel's image: link-time address and bytes of the places, and bytes of the entries.
+/// `None` for a kernel without them.
+pub fn tables(image: &KernelImage) -> Option<(u64, &[u8], &[u8])> {
+    let section = |wanted: &str| {
+        let (_, start, size) = image.sections().find(|section| section.0 == wanted)?;
+        Some((start, image.bytes_at(start, size)?))
+    };
+    let (places_at, places) = section(".orc_unwind_ip")?;
+    Some((places_at, places, section(".orc_unwind")?.1))
+}
+
+/// Largest stack of an x86-64 kernel, in bytes.
+const STACK: u64 = 16 << 10;
+
 /// Bytes of code that the search looks at together.
 const BLOCK: u32 = 256;
 /// Most bytes of code of a kernel or module; a table that covers more is damaged.
@@ -42,17 +56,26 @@ pub struct Frame {
     pub bp: u64,
     /// Whether the code was interrupted at `pc`; otherwise `pc` is where a call returns to.
     pub interrupted: bool,
+    /// Whether it is on another stack than the function that it called, or than what interrupted it.
+    pub switched: bool,
+}
+
+impl Frame {
+    /// A frame from which a walk begins.
+    pub fn first(pc: u64, sp: u64, bp: u64, interrupted: bool) -> Frame {
+        Frame { pc, sp, bp, interrupted, switched: false }
+    }
 }
 
 impl Unwinder {
     /// The rules of the kernel's image (link-time addresses); `None` for a kernel without ORC tables.
     pub fn of_image(image: &KernelImage) -> Option<Unwinder> {
-        let section = |wanted: &str| {
-            let (_, start, size) = image.sections().find(|section| section.0 == wanted)?;
-            Some((start, image.bytes_at(start, size)?))
-        };
-        let (places_at, places) = section(".orc_unwind_ip")?;
-        let (_, entries) = section(".orc_unwind")?;
+        let (places_at, places, entries) = tables(image)?;
+        Unwinder::make(None, places_at, places, entries)
+    }
+
+    /// The rules of a kernel, from its two [`tables`].
+    pub fn of_tables(places_at: u64, places: &[u8], entries: &[u8]) -> Option<Unwinder> {
         Unwinder::make(None, places_at, places, entries)
     }
 
@@ -133,8 +156,12 @@ impl Unwinder {
             Kind::Partial => (word(sp)?, word(sp.wrapping_add(3 * 8))?, saved_bp.unwrap_or(frame.bp), true),
             Kind::Undefined => return None,
         };
+        // The kernel's way onto the interrupt's stack leaves the old stack pointer there. Code that was
+        // interrupted on the same stack lies above.
+        let below = || sp.wrapping_sub(frame.sp) >= STACK;
+        let switched = rule.base == Base::AtSp || interrupted && below();
         // Anything else is user code, or no code.
-        (pc >> 63 != 0).then_some(Frame { pc, sp, bp, interrupted })
+        (pc >> 63 != 0).then_some(Frame { pc, sp, bp, interrupted, switched })
     }
 }
 
@@ -182,7 +209,7 @@ mod tests {
         let slide = 0x20_0000;
         let word =
             |addr: u64| memory.get(&addr).map(|&value| if value >= CODE { value + slide } else { value });
-        let mut frame = Frame { pc: CODE + 0x180 + slide, sp: 0x7000, bp: 1, interrupted: true };
+        let mut frame = Frame::first(CODE + 0x180 + slide, 0x7000, 1, true);
         let mut seen = Vec::new();
         while let Some(caller) = table.caller(&frame, slide, word) {
             frame = caller;
@@ -200,7 +227,7 @@ mod tests {
         let table = table(&[(0, 8, 5, 0, 0, 0), (0x0fff_ffff, 8, 5, 0, 0, 0)]);
         for pc in [0, CODE - 1, CODE, CODE + 0x0fff_ffff, CODE + 0x1fff_ffff, u64::MAX] {
             for sp in [0, 8, u64::MAX] {
-                let frame = Frame { pc, sp, bp: sp, interrupted: pc % 2 == 0 };
+                let frame = Frame::first(pc, sp, sp, pc % 2 == 0);
                 table.caller(&frame, 0, |addr| (addr % 16 == 0).then_some(addr));
             }
         }

@@ -60,12 +60,14 @@ pub fn run(
         workload: plan.workload.as_deref(),
     };
     let prepared = zoo::prepare(packages, request, progress)?;
+    let chosen = variables(&plan.variables)?;
+    prepared.refuse_unread(chosen.iter().map(|(name, _)| name.as_str()))?;
     let subject = Subject::parse(&plan.driver, prepared.plan.driver.bytes.clone())?;
     places(&plan.with, &prepared.plan.before)?;
     let guest_settings = GuestSettings {
         prepared: &prepared,
         with: plan.with.clone(),
-        variables: variables(&plan.variables)?,
+        variables: chosen,
         smp: plan.smp,
         timeout: Duration::from_secs(plan.timeout),
     };

@@ -1,5 +1,6 @@
 //! Runs the checkers over a source of segments, live or recorded.
 
+use crate::analysis::sources::Sources;
 use crate::analysis::wire::Analyzed;
 use crate::analysis::world::KernelWorld;
 use crate::input::AnalysisInput;
@@ -15,6 +16,7 @@ const REPORT_EVERY: u64 = 8192;
 /// All inputs that are opened before the first event.
 pub struct Engine {
     replay: Replay,
+    sources: Sources,
 }
 
 impl Engine {
@@ -30,18 +32,25 @@ impl Engine {
     /// Opens kernel image and modules for checkers that are no tools.
     pub fn with(input: &AnalysisInput, checkers: Vec<Box<dyn Checker>>) -> Result<Engine, HostError> {
         let world = Box::new(KernelWorld::open(input)?);
-        Ok(Engine { replay: Replay::new(world, checkers) })
+        let sources = world.sources();
+        Ok(Engine { replay: Replay::new(world, checkers), sources })
+    }
+
+    /// The source lines of the drivers.
+    pub fn sources(&self) -> Sources {
+        self.sources.clone()
     }
 
     /// Reads the source to its end. `progress` receives the number of words read from time to time, also
     /// while the source is idle.
     ///
-    /// `judge` receives each new finding before the source learns that its segment was checked.
+    /// `judge` receives each new finding before the source learns that its segment was checked, and whether
+    /// what follows may take it back. It returns whether it acted upon the finding, which then stays reported.
     pub fn run(
         mut self,
         source: &mut dyn Source,
         progress: &mut dyn FnMut(u64),
-        judge: &mut dyn FnMut(&guardrail_finding::Finding),
+        judge: &mut dyn FnMut(&guardrail_finding::Finding, bool) -> bool,
     ) -> Result<Analyzed, HostError> {
         let mut segments = 0u64;
         let mut words = 0u64;
@@ -66,7 +75,7 @@ impl Engine {
             }
         };
         let Outcome { findings, statistics } = self.replay.finish();
-        Ok(Analyzed { findings, statistics, cut })
+        Ok(Analyzed { findings, statistics, cut, notes: Vec::new() })
     }
 }
 

@@ -1,7 +1,6 @@
 //! The orders that the analysis process receives from the supervisor during a run.
 
-use crate::analysis::wire::{Order, receive};
-use guardrail_report::Run;
+use crate::analysis::wire::{GuestEnd, Order, receive};
 use std::io::BufRead;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The orders of the supervisor, in the order of their arrival.
 pub struct Inbox {
     heard: Receiver<Order>,
-    ended: Option<Run>,
+    ended: Option<GuestEnd>,
 }
 
 impl Inbox {
@@ -35,8 +34,8 @@ impl Inbox {
                 Ok(Order::GoOn(id)) if id == finding => return true,
                 // This answers an earlier finding, for which nobody waits anymore.
                 Ok(Order::GoOn(_)) => {}
-                Ok(Order::Ended(run)) => {
-                    self.ended = Some(*run);
+                Ok(Order::Ended(end)) => {
+                    self.ended = Some(*end);
                     return false;
                 }
                 Err(_) => return false,
@@ -44,11 +43,11 @@ impl Inbox {
         }
     }
 
-    /// Waits for the outcome of the run; `None` where the supervisor has ended.
-    pub fn ended(mut self) -> Option<Run> {
+    /// Waits for the end of the guest; `None` where the supervisor has ended.
+    pub fn ended(mut self) -> Option<GuestEnd> {
         self.ended.take().or_else(|| {
             self.heard.iter().find_map(|order| match order {
-                Order::Ended(run) => Some(*run),
+                Order::Ended(end) => Some(*end),
                 Order::GoOn(_) => None,
             })
         })
@@ -59,6 +58,7 @@ impl Inbox {
 mod tests {
     use super::*;
     use crate::analysis::wire::send;
+    use guardrail_report::Run;
     use std::io;
 
     fn inbox(said: &[Order]) -> Inbox {
@@ -71,15 +71,17 @@ mod tests {
     fn the_analysis_goes_on_where_the_finding_was_saved_and_nowhere_else() {
         let long = Duration::from_secs(60);
         let go_on = |id: &str| Order::GoOn(id.to_owned());
-        let ended = || Order::Ended(Box::new(Run { outcome: "completed".into(), ..Run::default() }));
+        let run = || Run { outcome: "completed".into(), ..Run::default() };
+        let ended = || Order::Ended(Box::new(GuestEnd { run: run(), kernel_log: None }));
+        let outcome = |inbox: Inbox| inbox.ended().map(|end| end.run.outcome);
         // A late answer for an earlier finding is skipped.
         let mut heard = inbox(&[go_on("a"), go_on("b"), ended()]);
         assert!(heard.saved("b", long));
-        assert_eq!(heard.ended().map(|run| run.outcome).as_deref(), Some("completed"));
+        assert_eq!(outcome(heard).as_deref(), Some("completed"));
         // A guest that has ended is not saved, and its outcome is not lost.
         let mut heard = inbox(&[ended(), go_on("a")]);
         assert!(!heard.saved("a", long));
-        assert_eq!(heard.ended().map(|run| run.outcome).as_deref(), Some("completed"));
+        assert_eq!(outcome(heard).as_deref(), Some("completed"));
         // A guest whose supervisor has ended is not saved either.
         let mut heard = inbox(&[]);
         assert!(!heard.saved("a", long));

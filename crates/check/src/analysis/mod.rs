@@ -13,7 +13,9 @@ pub mod wire;
 
 pub(crate) mod inbox;
 pub(crate) mod keeper;
+pub(crate) mod kernel_log;
 pub mod process;
 pub(crate) mod recorder;
 pub(crate) mod sandbox;
+pub(crate) mod sources;
 pub(crate) mod world;

@@ -1,6 +1,7 @@
 //! The policy of a run: which findings are contained, and which are only reported (thesis 3.2).
 
 use crate::plan::{GateKind, Mode, Observe, RunPlan};
+use guardrail_finding::triage::{BENIGN, UNDECIDED};
 use guardrail_host::HostError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,8 +13,10 @@ use std::{fs, io};
 pub const FILE: &str = "guardrail.toml";
 /// The most bytes that are read of it.
 const MAX_FILE: u64 = 1 << 20;
-/// The beginning of a checker's judgment of a race that does no harm.
-const HARMLESS: &str = "likely benign";
+/// The beginnings of a checker's verdict where no harm is known, each with the decision where that counts.
+const NO_HARM: [(&str, Decision); 2] = [(BENIGN, Decision::Harmless), (UNDECIDED, Decision::Undecided)];
+/// The kind of finding that every driver has; alone it is judged in mode `stringent` as well.
+const RACE: &str = "data-race";
 
 /// The action of a policy on a kind of finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +57,8 @@ pub enum Decision {
     Reported,
     /// The finding is only reported because it was judged harmless.
     Harmless,
+    /// The finding is only reported because no harm is known to follow.
+    Undecided,
 }
 
 impl Decision {
@@ -63,6 +68,7 @@ impl Decision {
             Decision::Contained => "contained",
             Decision::Reported => "passed",
             Decision::Harmless => "passed: judged harmless",
+            Decision::Undecided => "passed: undecided",
         }
     }
 }
@@ -97,11 +103,14 @@ impl Policy {
     pub fn decide(&self, kind: &str, triage: Option<&str>) -> Decision {
         match (self.mode, self.kinds.get(kind)) {
             (Mode::Permissive, _) | (_, Some(Action::Warn)) => Decision::Reported,
-            (_, Some(Action::Contain)) | (Mode::Stringent, None) => Decision::Contained,
-            (Mode::Triage, None) if triage.is_some_and(|triage| triage.starts_with(HARMLESS)) => {
-                Decision::Harmless
+            (_, Some(Action::Contain)) => Decision::Contained,
+            (Mode::Stringent, None) if kind != RACE => Decision::Contained,
+            (Mode::Stringent | Mode::Triage, None) => {
+                let said = |(verdict, _): &&(&str, Decision)| {
+                    triage.is_some_and(|triage| triage.starts_with(*verdict))
+                };
+                NO_HARM.iter().find(said).map_or(Decision::Contained, |(_, decision)| *decision)
             }
-            (Mode::Triage, None) => Decision::Contained,
         }
     }
 }
@@ -153,9 +162,14 @@ mod tests {
     fn modes_decide_where_the_file_says_nothing() {
         let decide = |mode, triage| policy(mode, "").decide("data-race", triage);
         assert_eq!(decide(Mode::Permissive, Some("harmful")), Decision::Reported);
-        assert_eq!(decide(Mode::Stringent, Some("likely benign: a counter")), Decision::Contained);
+        assert_eq!(decide(Mode::Stringent, Some("likely benign: a counter")), Decision::Harmless);
         assert_eq!(decide(Mode::Triage, Some("likely benign: a counter")), Decision::Harmless);
-        assert_eq!(decide(Mode::Triage, Some("harmful")), Decision::Contained);
+        assert_eq!(decide(Mode::Triage, Some("undecided: x")), Decision::Undecided);
+        assert_eq!(decide(Mode::Stringent, Some("undecided: x")), Decision::Undecided);
+        assert_eq!(decide(Mode::Stringent, Some("harmful: x")), Decision::Contained);
+        let other = policy(Mode::Stringent, "").decide("uninit-to-device", Some("likely benign: x"));
+        assert_eq!(other, Decision::Contained);
+        assert_eq!(decide(Mode::Triage, Some("harmful: x")), Decision::Contained);
         assert_eq!(decide(Mode::Triage, None), Decision::Contained);
     }
 

@@ -4,6 +4,7 @@
 use crate::analysis::engine::Engine;
 use crate::analysis::inbox::Inbox;
 use crate::analysis::keeper::Keeper;
+use crate::analysis::kernel_log;
 use crate::analysis::recorder::{self, Recorder};
 use crate::analysis::sandbox;
 use crate::analysis::wire::{Analyzed, Job, Message, ShortFinding, receive, send};
@@ -68,6 +69,7 @@ fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
     sandbox::enter().map_err(HostError::io("drop privileges of", "the analysis"))?;
     let recorder = recorder.map(Recorder::start);
     let mut inbox = Inbox::listen(input);
+    let sources = engine.sources();
     send(out, &Message::Ready).map_err(|_| supervisor_gone())?;
 
     let mut analyzed = read(engine, reader, out, keeper.as_mut(), &mut inbox);
@@ -75,14 +77,21 @@ fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
         log.fail(FailReason::ReaderDied);
     }
     send(out, &Message::Drained).map_err(|_| supervisor_gone())?;
-    let run = inbox.ended();
+    let (mut run, log_text) = inbox.ended().map_or((None, None), |end| (Some(end.run), end.kernel_log));
+    let read = log_text.map(|text| kernel_log::read(&text, &sources)).unwrap_or_default();
+    if let Some(run) = &mut run {
+        run.notes.extend(read.notes.iter().cloned());
+    }
     if let Some(recorder) = recorder {
         let recorded = recorder.join().map_err(|_| HostError::Run("the recorder died".into()))?;
         // The recorder's error comes first: a recorder that fails ends the log, and the analysis learns only that.
         let (writer, cut) = recorded?;
-        analyzed = analyzed.and_then(|analyzed| recorder::finish(writer, cut, run).map(|()| analyzed));
+        analyzed = analyzed
+            .and_then(|analyzed| recorder::finish(writer, cut, run, &read.findings).map(|()| analyzed));
     }
     let mut analyzed = analyzed?;
+    analyzed.findings.extend(read.findings);
+    analyzed.notes.extend(read.notes);
     if let Some(keeper) = keeper {
         keeper.finish(&mut analyzed);
     }
@@ -102,10 +111,11 @@ fn read(
     // The kernel ends this process with its supervisor, so a failed send needs no handling.
     let report = |message: &Message| _ = send(&mut **out.borrow_mut(), message);
     let mut progress = |words| report(&Message::Progress(words));
-    let mut judge = |finding: &Finding| {
-        if let Some(keeper) = keeper.as_deref_mut() {
-            keeper.judge(finding, &mut |found: ShortFinding| report(&Message::Found(found)), inbox);
-        }
+    let mut judge = |finding: &Finding, in_doubt: bool| {
+        keeper.as_deref_mut().is_some_and(|keeper| {
+            let mut report = |found: ShortFinding| report(&Message::Found(found));
+            keeper.judge(finding, in_doubt, &mut report, inbox)
+        })
     };
     engine.run(&mut Live { reader, timeout: IDLE }, &mut progress, &mut judge)
 }

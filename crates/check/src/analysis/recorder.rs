@@ -1,6 +1,7 @@
 //! Writes the log of a running guest to a trace file.
 
-use crate::trace_head::RUN_KEY;
+use crate::trace_head::{KERNEL_KEY, RUN_KEY};
+use guardrail_finding::Finding;
 use guardrail_host::HostError;
 use guardrail_report::Run;
 use guardrail_trace::file::{RunSummary, TraceMeta, TraceWriter};
@@ -53,12 +54,15 @@ impl Recorder {
     }
 }
 
-/// Ends the trace with the run's description. Without it the file reads as one that was cut.
-pub fn finish(writer: TraceWriter, cut: bool, run: Option<Run>) -> Result<(), HostError> {
+/// Ends the trace with the run's description, and with the findings of the kernel's log, which is not recorded.
+/// Without it the file reads as one that was cut.
+pub fn finish(writer: TraceWriter, cut: bool, run: Option<Run>, kernel: &[Finding]) -> Result<(), HostError> {
     let Some(run) = run else { return Ok(()) };
     let mut summary = RunSummary { outcome: run.outcome.clone(), cut, ..RunSummary::default() };
-    if let Ok(value) = serde_json::to_value(run) {
-        summary.more.insert(RUN_KEY.to_owned(), value);
+    for (key, value) in [(RUN_KEY, serde_json::to_value(run)), (KERNEL_KEY, serde_json::to_value(kernel))] {
+        if let Ok(value) = value {
+            summary.more.insert(key.to_owned(), value);
+        }
     }
     Ok(writer.finish(summary)?)
 }

@@ -1,9 +1,8 @@
 //! The supervisor's side of the analysis process.
 
-use crate::analysis::wire::{Analyzed, Job, Message, Order, ShortFinding, receive, send};
+use crate::analysis::wire::{Analyzed, GuestEnd, Job, Message, Order, ShortFinding, receive, send};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
-use guardrail_report::Run;
 use guardrail_vm::run::ending;
 use std::io::BufReader;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -88,11 +87,11 @@ impl Analysis {
         self.failed.clone()
     }
 
-    /// Sends the outcome of the run, waits until the log is read to its end, and returns the findings.
-    pub fn finish(mut self, run: &Run, stop: &dyn Fn() -> bool) -> Result<Analyzed, HostError> {
+    /// Sends the end of the guest, waits until the log is read to its end, and returns the findings.
+    pub fn finish(mut self, end: GuestEnd, stop: &dyn Fn() -> bool) -> Result<Analyzed, HostError> {
         let mut stdin = self.stdin.take();
         if let Some(stdin) = &mut stdin {
-            let _ = send(stdin, &Order::Ended(Box::new(run.clone())));
+            let _ = send(stdin, &Order::Ended(Box::new(end)));
         }
         drop(stdin);
         match self.wait_for(SILENCE_LIMIT, stop, |message| matches!(message, Message::Done(_)))? {

@@ -53,7 +53,16 @@ pub enum Order {
     /// Continue: the guest was saved at this finding, or will not be.
     GoOn(String),
     /// The guest has ended in this way.
-    Ended(Box<Run>),
+    Ended(Box<GuestEnd>),
+}
+
+/// The end of a guest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuestEnd {
+    /// The description of the run.
+    pub run: Run,
+    /// What the guest's console showed; `None` where the driver had not begun to run.
+    pub kernel_log: Option<String>,
 }
 
 /// A report of the analysis.
@@ -102,15 +111,28 @@ pub struct Analyzed {
     pub statistics: Statistics,
     /// Where the log stopped; `None` if it ended in order.
     pub cut: Option<String>,
+    /// Facts about the run that only the analysis knows, one sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Analyzed {
     /// Adds the counts to the description of the run.
     pub fn complete(&self, run: Run) -> Run {
         let counted = &self.statistics;
+        let mut notes = run.notes.clone();
+        notes.extend(self.notes.iter().cloned());
+        if counted.stacks_not_kept > 0 {
+            notes.push(format!(
+                "for {} entries into the driver the kernel's stack above it is not known: the run had too many \
+                 different stacks",
+                counted.stacks_not_kept
+            ));
+        }
         Run {
+            notes,
             events: counted.events,
             blocks: counted.blocks,
+            coverage: counted.coverage.clone(),
             accesses: counted.accesses,
             device_accesses: counted.device_accesses,
             unclaimed_accesses: counted.unclaimed_accesses,

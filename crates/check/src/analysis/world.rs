@@ -1,7 +1,8 @@
 //! Answers the checkers' questions about kernel and modules, with the kernel crate.
 
+use crate::analysis::sources::{ModuleSources, Sources};
 use crate::input::{AnalysisInput, ModuleFile};
-use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World};
+use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World, rooms};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
 use guardrail_finding::Source;
@@ -31,6 +32,8 @@ pub struct KernelWorld {
     page_struct_size: u64,
     gfp_zero: u64,
     gfp_reclaim: u64,
+    slab_typesafe: u64,
+    redzones: bool,
 }
 
 struct Module {
@@ -67,6 +70,7 @@ impl KernelWorld {
         // Up to 6.9 the flags are macros, which the types do not contain.
         let flag = |name, bit| 1 << btf.enum_value(name).filter(|bit| (0..32).contains(bit)).unwrap_or(bit);
         let (gfp_zero, gfp_reclaim) = (flag("___GFP_ZERO_BIT", 8), flag("___GFP_DIRECT_RECLAIM_BIT", 10));
+        let slab_typesafe = flag("_SLAB_TYPESAFE_BY_RCU", 19);
         let (hooks, calls) = (input.hooks.clone(), RefCell::default());
         Ok(KernelWorld {
             image: kernel,
@@ -79,7 +83,17 @@ impl KernelWorld {
             page_struct_size,
             gfp_zero,
             gfp_reclaim,
+            slab_typesafe,
+            redzones: input.redzones,
         })
+    }
+
+    /// The source lines of the traced modules.
+    pub fn sources(&self) -> Sources {
+        let module = |(name, module): (&String, &Module)| {
+            (name.clone(), ModuleSources::new(&module.image, module.lines.clone()))
+        };
+        Sources::new(self.modules.iter().map(module).collect())
     }
 
     fn hook_name(&self, number: u64) -> Option<&str> {
@@ -150,6 +164,7 @@ impl World for KernelWorld {
             gaps: gaps(&placed, &data),
             data,
             ex_table: placed.ex_table().to_vec(),
+            rooms: all_rooms(&module.image, &placed),
             lines: module.lines.clone().map(|lines| lookup(lines, placed)),
         })
     }
@@ -195,6 +210,14 @@ impl World for KernelWorld {
         self.gfp_reclaim
     }
 
+    fn slab_typesafe(&self) -> u64 {
+        self.slab_typesafe
+    }
+
+    fn redzones(&self) -> bool {
+        self.redzones
+    }
+
     fn dma_skip_sync(&self) -> Option<u64> {
         let btf = self.image.btf();
         // It is a bitfield at first, and a bit of a flags array since 7.1.
@@ -203,6 +226,21 @@ impl World for KernelWorld {
             Some(btf.member_offset("device", "flags")? + u64::try_from(bit).ok()? / 8)
         })
     }
+}
+
+/// Addresses of the pushes that only make room on the stack, sorted, from the code of the module's file.
+fn all_rooms(image: &ModuleImage, placed: &Placed) -> Vec<u64> {
+    let mut found: Vec<u64> = Vec::new();
+    for function in placed.functions() {
+        let code = || {
+            let (section, offset) = placed.section_of(function.start)?;
+            let end = offset.checked_add(function.end.checked_sub(function.start)?)?;
+            image.section_bytes(section).get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
+        };
+        found.extend(rooms(code().unwrap_or_default(), function.start));
+    }
+    found.sort_unstable();
+    found
 }
 
 /// Bytes of writable sections between variables, named by the variable before them.

@@ -4,6 +4,7 @@
 //!
 //! Must not know: how the tracer holds an access, how checkers find races.
 
+mod consequence;
 mod points;
 mod scheduling;
 mod verdict;
@@ -13,7 +14,9 @@ use crate::run::guest::Guest;
 use crate::run::prepare::drivers;
 use crate::run::tracer::{self, Holding};
 use crate::stored;
+use consequence::{Met, Search};
 use guardrail_finding::Finding;
+use guardrail_host::error::sentence;
 use guardrail_host::folders::{LogFolder, library};
 use guardrail_host::{Host, HostError};
 use guardrail_report::Report;
@@ -36,6 +39,8 @@ use verdict::Seen;
 const RACE: &str = "data-race";
 /// The most records that are kept of one run.
 const MAX_MEETS: usize = 1 << 16;
+/// Most races whose consequence is looked for, each in runs of its own.
+const MOST_FOLLOWED: usize = 8;
 /// The workload that only loads the driver, which a confirming run does several times.
 const SHORT: &str = "load";
 /// How long the reader waits for the log before it looks whether the guest still runs.
@@ -51,19 +56,54 @@ pub fn confirm(
     host: &Host,
 ) -> Result<Vec<Finding>, HostError> {
     let (again, mut report) = stored::load(folder)?;
+    let before = report.clone();
     let chosen = choose(&report, findings)?;
     let plan = again.plan()?;
     let prepared = drivers(&plan, host)?;
     again.same(&prepared, &report)?;
     host.signals.run_begins();
     let mut races: Vec<Finding> = chosen.iter().map(|&i| report.findings[i].clone()).collect();
-    confirm_races(&plan, &prepared, &mut races, effort, host)?;
-    host.progress.finish();
-    for (&i, race) in chosen.iter().zip(&races) {
-        report.findings[i].confirmation = race.confirmation.clone();
+    let met = confirm_races(&plan, &prepared, &mut races, effort, host)?;
+    // Each outcome is kept at once, so that a later run that fails or is interrupted costs none.
+    let mut keep = |races: &[Finding]| {
+        for (&i, race) in chosen.iter().zip(races) {
+            report.findings[i].confirmation = race.confirmation.clone();
+        }
+        stored::keep_report(folder, &report)
+    };
+    keep(&races)?;
+    if !effort.follow.is_zero() {
+        let search = Search::new((&plan, &prepared, host), effort, &before)?;
+        follow(search, &mut races, &met, &mut keep)?;
     }
-    stored::keep_report(folder, &report)?;
+    host.progress.finish();
     Ok(races)
+}
+
+/// Adds to races what follows where their order is forced. `keep` stores the races after each.
+fn follow(
+    mut search: Search<'_>,
+    races: &mut [Finding],
+    met: &[Met],
+    keep: &mut dyn FnMut(&[Finding]) -> Result<(), HostError>,
+) -> Result<(), HostError> {
+    for confirmation in races.iter_mut().filter_map(|race| race.confirmation.as_mut()) {
+        if confirmation.tries > 0 && confirmation.outcome != CONFIRMED {
+            confirmation.consequence = Some(Box::new(consequence::not_forced(confirmation.tries, &[])));
+        }
+    }
+    for met in met.iter().take(MOST_FOLLOWED) {
+        let consequence = match search.consequence(met) {
+            Err(HostError::Interrupted) => return Err(HostError::Interrupted),
+            Err(error) => consequence::not_looked_for(&sentence(&error)),
+            Ok(consequence) => consequence,
+        };
+        if let Some(confirmation) = &mut races[met.race].confirmation {
+            confirmation.consequence = Some(Box::new(consequence));
+        }
+        keep(races)?;
+    }
+    Ok(())
 }
 
 /// The findings that the user names, by index; all races where none is named.
@@ -123,14 +163,14 @@ fn unknown(report: &Report, name: &str) -> HostError {
     }
 }
 
-/// Tries to confirm all data races among `findings`, and adds the outcome to each.
+/// Tries to confirm all data races among `findings`, and adds the outcome to each. Returns those that met.
 pub fn confirm_races(
     plan: &RunPlan,
     prepared: &Prepared,
     findings: &mut [Finding],
     effort: Effort,
     host: &Host,
-) -> Result<(), HostError> {
+) -> Result<Vec<Met>, HostError> {
     let images = points::images(prepared)?;
     let mut open = Vec::new();
     let mut seen: Vec<Seen> = Vec::new();
@@ -143,6 +183,7 @@ pub fn confirm_races(
             Err(why) => finding.confirmation = Some(verdict::untried(why)),
         }
     }
+    let (mut made, mut failures) = (0, Vec::new());
     for run in 1..=effort.runs {
         let wanted = |pair: usize| seen[pair].undecided();
         let points: Vec<HoldPoint> = open
@@ -158,27 +199,40 @@ pub fn confirm_races(
         let scheduling = Scheduling::of_run(run);
         let pairs = seen.iter().filter(|seen| seen.undecided()).count();
         let holds = scheduling.times(pairs, Holds { points, tries: effort.tries, ..Holds::default() });
-        let (meets, outcome) = held_run(plan, prepared, holds, scheduling, host)?;
+        made += 1;
+        let (meets, outcome) = match held_run(plan, prepared, holds, scheduling, host) {
+            Err(HostError::Interrupted) => return Err(HostError::Interrupted),
+            Err(error) => {
+                failures.push(sentence(&error));
+                continue;
+            }
+            Ok(ended) => ended,
+        };
         for (pair, seen) in seen.iter_mut().enumerate().filter(|(_, seen)| seen.undecided()) {
             let of_pair = meets.iter().filter(|meet| meet.pair == Some(pair as u32));
-            seen.add(of_pair, outcome.guest_seconds, scheduling.note());
+            seen.add(of_pair, &outcome, scheduling);
         }
-        if let Some(why) = outcome.failed {
-            if seen.iter().all(|seen| seen.undecided()) {
-                return Err(HostError::Run(why));
-            }
-            break;
+        failures.extend(outcome.failed);
+    }
+    if failures.len() == made && seen.iter().all(Seen::undecided) {
+        // Nothing was learned.
+        if let Some(why) = failures.pop() {
+            return Err(HostError::Run(why));
         }
     }
-    for ((i, _), seen) in open.iter().zip(&seen) {
-        findings[*i].confirmation = Some(seen.confirmation());
+    let mut met = Vec::new();
+    for ((race, points), seen) in open.into_iter().zip(&seen) {
+        findings[race].confirmation = Some(seen.confirmation());
+        met.extend(seen.met().map(|scheduling| Met { race, points, scheduling }));
     }
-    Ok(())
+    Ok(met)
 }
 
 /// How a run with holds ended.
+#[derive(Clone, Debug, Default)]
 struct Ended {
     guest_seconds: f64,
+    /// Why it did not complete.
     failed: Option<String>,
 }
 
@@ -202,7 +256,7 @@ fn held_run(
         LogOptions { words_per_ring: RING_WORDS, readers: 1, ..LogOptions::new(plan.cpus.into()) };
     let log = Log::create_with(shared.log(), &log_options)?;
     let reader = MergedReader::attach(&log)?;
-    let meets = std::thread::spawn(move || collect(reader));
+    let meets = std::thread::spawn(move || collect(reader, |_| ()));
     let options = Options {
         plugins: vec![Plugin { library: tracer, config }],
         ..options(plan, prepared, scheduling, folder.path())
@@ -215,6 +269,7 @@ fn held_run(
         outside: None,
         snapshots: None,
         on_finding: None,
+        until: None,
     };
     let finished = guest.run(prepared, &options);
     log.mark_producer_dead();
@@ -228,17 +283,25 @@ fn held_run(
     Ok((meets?, Ended { guest_seconds: finished.wall.as_secs_f64(), failed }))
 }
 
-fn options(plan: &RunPlan, prepared: &Prepared, scheduling: Scheduling, folder: &Path) -> Options {
-    let mut variables = plan.variables.clone();
-    variables.extend(scheduling.variables(plan.cpus));
+/// A held vCPU spins, so the others need threads of their own.
+fn threads(plan: &RunPlan) -> TcgThreads {
+    if plan.cpus > 1 { TcgThreads::Multi } else { TcgThreads::Single }
+}
+
+/// The variables of the guest by which a scheduling works.
+fn variables(plan: &RunPlan, prepared: &Prepared, scheduling: Scheduling) -> Vec<(String, String)> {
+    let mut variables = scheduling.variables(plan.cpus);
     if prepared.workload.name == SHORT {
         variables.push(("TURNS".to_owned(), scheduling.turns().to_string()));
     }
+    variables
+}
+
+fn options(plan: &RunPlan, prepared: &Prepared, scheduling: Scheduling, folder: &Path) -> Options {
     Options {
         cpus: plan.cpus,
-        // A held vCPU spins, so the others need threads of their own.
-        threads: if plan.cpus > 1 { TcgThreads::Multi } else { TcgThreads::Single },
-        variables,
+        threads: threads(plan),
+        variables: [plan.variables.clone(), variables(plan, prepared, scheduling)].concat(),
         limits: Limits { total: plan.time_limit, ..Limits::default() },
         kaslr: plan.kaslr,
         iommu: plan.iommu,
@@ -247,8 +310,8 @@ fn options(plan: &RunPlan, prepared: &Prepared, scheduling: Scheduling, folder: 
     }
 }
 
-/// Reads the log to its end and keeps the records of held accesses.
-fn collect(reader: MergedReader) -> Result<Vec<Meet>, HostError> {
+/// Reads the log to its end and keeps the records of held accesses. `seen` gets each at once.
+fn collect(reader: MergedReader, mut seen: impl FnMut(&Meet)) -> Result<Vec<Meet>, HostError> {
     let mut live = Live { reader, timeout: IDLE };
     let mut meets = Vec::new();
     loop {
@@ -257,9 +320,11 @@ fn collect(reader: MergedReader) -> Result<Vec<Meet>, HostError> {
                 for event in segment.events().map_while(Result::ok) {
                     if let Event::Record(head, operands) = event
                         && let Some(meet) = Meet::decode(head, operands)
-                        && (meets.len() < MAX_MEETS || meet.outcome == MeetOutcome::Totals)
                     {
-                        meets.push(meet);
+                        seen(&meet);
+                        if meets.len() < MAX_MEETS || meet.outcome == MeetOutcome::Totals {
+                            meets.push(meet);
+                        }
                     }
                 }
             }

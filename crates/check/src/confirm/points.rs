@@ -22,12 +22,19 @@ pub fn of(
     images: &HashMap<String, ModuleImage>,
     pair: u32,
 ) -> Result<Vec<HoldPoint>, String> {
-    let other = finding.other.as_ref().and_then(|other| other.stack.first());
-    let sides = [finding.stack.first(), other];
+    let other = finding.other.as_ref().map_or(&[][..], |other| &other.stack);
     let mut points = Vec::new();
-    for (role, frame) in (0u8..).zip(sides) {
-        let frame = frame.ok_or("the finding does not name both accesses")?;
+    for (role, stack) in (0u8..).zip([&finding.stack[..], other]) {
+        let frame = stack.first().ok_or("the finding does not name both accesses")?;
         points.extend(side(frame, images, pair, role)?);
+        // The kernel called the driver there. Without it, the holds are not timed as well.
+        let begin = stack
+            .iter()
+            .rev()
+            .find(|frame| frame.in_driver())
+            .map(|frame| Frame { offset: 0, ..frame.clone() });
+        let approaches = begin.and_then(|frame| side(&frame, images, pair, role).ok()).unwrap_or_default();
+        points.extend(approaches.into_iter().map(|point| HoldPoint { approach: true, ..point }));
     }
     Ok(points)
 }
@@ -55,7 +62,14 @@ fn side(
                 let name = image.symbol_name(symbol);
                 if exact { name == frame.function } else { plain_name(name) == frame.function }
             })
-            .map(|(symbol, _)| HoldPoint { module: module.clone(), symbol, offset: frame.offset, pair, role })
+            .map(|(symbol, _)| HoldPoint {
+                module: module.clone(),
+                symbol,
+                offset: frame.offset,
+                pair,
+                role,
+                approach: false,
+            })
             .collect::<Vec<_>>()
     };
     let mut points = named(true);

@@ -1,6 +1,8 @@
 //! Draws conclusions from the accesses that were held.
 
-use guardrail_finding::Confirmation;
+use super::Ended;
+use super::scheduling::Scheduling;
+use guardrail_finding::{Confirmation, ForcedOrder, RaceSide};
 use guardrail_trace::meet::{Meet, MeetOutcome};
 
 /// Both sides were at their instructions at the same time.
@@ -23,8 +25,8 @@ pub struct Seen {
     tries: u64,
     met: u64,
     best: Option<Meet>,
-    /// A note for readers on the run of the meeting.
-    note: Option<&'static str>,
+    /// The scheduling of the run of the meeting.
+    scheduling: Option<Scheduling>,
     arrivals: [u64; 2],
     /// The CPUs on which each access was made, one bit each.
     cpus: [u64; 2],
@@ -33,6 +35,8 @@ pub struct Seen {
     due: f64,
     /// Nanoseconds for which each side was held without a meeting.
     waited: [u64; 2],
+    /// How runs failed: the one in which the sides met, if they have, else the others.
+    failed: Vec<String>,
 }
 
 impl Seen {
@@ -41,16 +45,16 @@ impl Seen {
         self.met == 0
     }
 
-    /// Adds the records of one run, and the note on it.
-    pub fn add<'a>(
-        &mut self,
-        meets: impl Iterator<Item = &'a Meet>,
-        guest_seconds: f64,
-        note: Option<&'static str>,
-    ) {
+    /// The scheduling of the run in which the sides met; `None` where they did not.
+    pub fn met(&self) -> Option<Scheduling> {
+        self.scheduling.filter(|_| self.met > 0)
+    }
+
+    /// Adds the records of one run.
+    pub fn add<'a>(&mut self, meets: impl Iterator<Item = &'a Meet>, ended: &Ended, scheduling: Scheduling) {
         self.runs += 1;
         if self.best.is_none() {
-            self.note = note;
+            self.scheduling = Some(scheduling);
         }
         let (mut waited, mut arrivals, mut tries) = ([0u64; 2], [0u64; 2], [0u64; 2]);
         for meet in meets {
@@ -85,23 +89,31 @@ impl Seen {
             self.arrivals[role] += arrivals[role];
             self.waited[role] = self.waited[role].saturating_add(waited[role]);
             let held = waited[1 - role] as f64 / 1e9;
-            let free = (guest_seconds - held).max(0.1);
+            let free = (ended.guest_seconds - held).max(0.1);
             // An access that occurs hardly more often than the other is held may alternate with it.
             if arrivals[role] as f64 >= ENOUGH_DUE * tries[1 - role] as f64 {
                 self.due += arrivals[role] as f64 * held / free;
             }
         }
+        if self.met > 0 {
+            self.failed.clear();
+        }
+        self.failed.extend(ended.failed.clone());
     }
 
     /// The result for the report.
     pub fn confirmation(&self) -> Confirmation {
         let times = |n: u64, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
-        let tries = if self.tries == 1 { "1 try".to_owned() } else { format!("{} tries", self.tries) };
+        let tries = tries(self.tries);
         let runs = times(self.runs, "run");
         let mut values = Vec::new();
         let (outcome, detail) = if let Some(best) = self.best {
             values = best.values.iter().map(|value| value.map(|value| format!("{value:#x}"))).collect();
-            let note = self.note.map(|note| format!("; {note}")).unwrap_or_default();
+            let note = self
+                .scheduling
+                .and_then(Scheduling::note)
+                .map(|note| format!("; {note}"))
+                .unwrap_or_default();
             (CONFIRMED, met(&best) + &note)
         } else if self.arrivals.contains(&0) {
             let which = if self.arrivals[0] == 0 { "the one" } else { "the other" };
@@ -123,6 +135,11 @@ impl Seen {
         } else {
             (NOT_REPRODUCED, format!("the accesses did not meet in {tries} in {runs}"))
         };
+        let detail = match self.failed.first() {
+            Some(why) if self.met > 0 => format!("{detail}; that run did not complete: {why}"),
+            Some(why) => format!("{detail}; a run did not complete: {why}"),
+            None => detail,
+        };
         Confirmation {
             outcome: outcome.to_owned(),
             detail,
@@ -130,7 +147,24 @@ impl Seen {
             runs: self.runs,
             meetings: self.met,
             values,
+            order: self.best.as_ref().map(order),
+            consequence: None,
         }
+    }
+}
+
+/// The number of tries in words.
+pub fn tries(number: u64) -> String {
+    if number == 1 { "1 try".to_owned() } else { format!("{number} tries") }
+}
+
+/// Which side was held at a meeting. The finding's own access has the role 0.
+fn order(meet: &Meet) -> ForcedOrder {
+    let own = meet.held.role & 1 == 0;
+    let cpus = [meet.held.cpu, meet.other.cpu].map(u32::from);
+    ForcedOrder {
+        held: if own { RaceSide::Access } else { RaceSide::Other },
+        cpus: if own { cpus } else { [cpus[1], cpus[0]] },
     }
 }
 
@@ -187,8 +221,22 @@ mod tests {
 
     fn judged(meets: &[Meet]) -> Confirmation {
         let mut seen = Seen::default();
-        seen.add(meets.iter(), 20.0, None);
+        seen.add(meets.iter(), &Ended { guest_seconds: 20.0, failed: None }, Scheduling::Wander);
         seen.confirmation()
+    }
+
+    #[test]
+    fn a_run_that_fails_costs_no_outcome() {
+        let failed = |why: &str| Ended { guest_seconds: 20.0, failed: Some(why.to_owned()) };
+        let mut seen = Seen::default();
+        seen.add([meet(MeetOutcome::Alone, 0, 500)].iter(), &failed("it hung"), Scheduling::Wander);
+        assert!(seen.undecided());
+        let detail = seen.confirmation().detail;
+        assert!(detail.ends_with("in 1 run; a run did not complete: it hung"), "{detail}");
+        seen.add([meet(MeetOutcome::Met, 0, 5)].iter(), &failed("it panicked"), Scheduling::Apart);
+        let found = seen.confirmation();
+        assert_eq!((found.outcome.as_str(), found.tries), (CONFIRMED, 2));
+        assert!(found.detail.ends_with("; that run did not complete: it panicked"), "{}", found.detail);
     }
 
     #[test]
@@ -198,6 +246,9 @@ mod tests {
         let found = judged(&meets);
         assert_eq!((found.outcome.as_str(), found.tries, found.meetings), (CONFIRMED, 2, 1));
         assert_eq!(found.values, [Some("0x1".into()), Some("0x2".into()), Some("0x3".into())]);
+        assert_eq!(found.order, Some(ForcedOrder { held: RaceSide::Access, cpus: [0, 1] }));
+        let swapped = judged(&[meet(MeetOutcome::Met, 1, 5)]);
+        assert_eq!(swapped.order, Some(ForcedOrder { held: RaceSide::Other, cpus: [1, 0] }));
         assert_eq!(
             found.detail,
             "while a write of the 4 bytes at 0x1000 was held on CPU 0, CPU 1 came to write them; the value was 0x1 \

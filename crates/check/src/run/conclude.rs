@@ -1,9 +1,10 @@
 //! The end of a run: the analysis finishes, and the report is built, kept and judged.
 
-use crate::analysis::wire::Analyzed;
+use crate::analysis::wire::{Analyzed, GuestEnd};
+use crate::exercised::{self, NOT_EXERCISED};
 use crate::gate;
 use crate::on_finding::OnFinding;
-use crate::plan::RunPlan;
+use crate::plan::{Mode, RunPlan};
 use crate::run::watch::failure;
 use crate::run::{Ended, Ready};
 use crate::{stored, trace_head};
@@ -14,6 +15,9 @@ use guardrail_report::{Report, Run, SCHEMA};
 use guardrail_trace::log::Log;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::{Finished, Outcome};
+use guardrail_vm::without_time;
+use std::fs;
+use std::path::Path;
 
 /// A run with its report.
 pub struct Concluded<'a> {
@@ -48,10 +52,18 @@ impl<'a> Ended<'a> {
         let Ready { plan, host, prepared, folder, began, .. } = ready;
         let mut run = Run {
             gate: gate::report(plan.gate, &log, outside.as_ref()),
-            ..describe(&prepared, &finished, &log)
+            min_coverage: plan.min_coverage,
+            kernel_log: kept_log(&folder, &finished),
+            ..describe(plan, &prepared, &finished, &log)
         };
+        if finished.console_cut {
+            run.notes
+                .push("the kernel's log is longer than 16 MiB; the rest was neither kept nor checked".into());
+        }
         host.progress.step("waiting for the analysis");
-        let analyzed = match analysis.map(|analysis| analysis.finish(&run, &|| host.signals.interrupted())) {
+        let analyzed = match analysis
+            .map(|analysis| analysis.finish(end(&run, &finished), &|| host.signals.interrupted()))
+        {
             None => Analyzed::default(),
             Some(Err(HostError::Run(why))) => return Err(HostError::Run(failure(&log, why))),
             Some(other) => other?,
@@ -62,13 +74,15 @@ impl<'a> Ended<'a> {
         }
         run.wall_seconds = seconds(began.elapsed());
         host.progress.finish();
+        let mut run = analyzed.complete(run);
+        exercised::judge(&mut run);
         let report = Report {
             schema: SCHEMA.to_owned(),
             driver: names(&prepared),
             kernel: prepared.kernel.release.clone(),
             tools: plan.tools.clone(),
             mode: plan.mode.word().to_owned(),
-            run: analyzed.complete(run),
+            run,
             findings: analyzed.findings,
             ..Report::default()
         };
@@ -77,6 +91,17 @@ impl<'a> Ended<'a> {
 }
 
 impl Concluded<'_> {
+    /// The kernel's own words about how the run ended: the first line of its report of trouble, or the last line of
+    /// its log that names a driver or a watchdog.
+    pub fn kernels_words(&self) -> Option<String> {
+        if let Some(line) = self.finished.trouble.lines().next() {
+            return Some(line.to_owned());
+        }
+        let log = kernel_log(&self.finished.console, None);
+        let drivers: Vec<&str> = self.report.driver.split(|c: char| ", ".contains(c)).collect();
+        last_words(&log, &drivers)
+    }
+
     /// Writes the report to a run folder that is kept, waits for the on-finding commands, and judges the run.
     pub fn keep(mut self) -> Result<Checked, HostError> {
         if let RunFolder::Kept(path) = &self.folder {
@@ -104,6 +129,15 @@ impl Concluded<'_> {
         match outcome {
             Outcome::Completed => match &self.cut {
                 Some(why) => fail(format!("the trace is not whole: {why}")),
+                None if run.outcome == NOT_EXERCISED => {
+                    not_exercised(run.detail.clone().unwrap_or_default(), findings.is_empty())
+                }
+                None if self.contains_nothing() => fail(format!(
+                    "--mode {} held no access of {} to a device, so it would have contained nothing; no PCI device \
+                     is above the devices that it serves",
+                    self.plan.mode.word(),
+                    self.report.driver
+                )),
                 None if findings.is_empty() => (None, Ok(Status::Clean)),
                 None => (None, Ok(Status::Findings)),
             },
@@ -111,13 +145,78 @@ impl Concluded<'_> {
             Outcome::GuestPanic { .. } if !findings.is_empty() => {
                 (Some(outcome.to_string()), Ok(Status::Findings))
             }
-            Outcome::NoDeviceBound => fail(no_device(&self.prepared)),
+            Outcome::NoDeviceBound => not_exercised(no_device(&self.prepared), findings.is_empty()),
             other => fail(other.to_string()),
         }
     }
+
+    /// Whether the user asked for containment and no access was held, though the driver serves devices.
+    fn contains_nothing(&self) -> bool {
+        let held = self.report.run.gate.as_ref().map_or(0, |gate| gate.held);
+        self.plan.mode != Mode::Permissive && held == 0 && self.prepared.wants_device()
+    }
 }
 
-fn describe(prepared: &Prepared, finished: &Finished, log: &Log) -> Run {
-    let Run { device, workload, .. } = trace_head::subject_of_run(prepared);
-    Run { device, workload, lost_events: log.stats().lost(), ..ran(finished) }
+/// The result of a run that saw too little: findings are findings nevertheless.
+fn not_exercised(why: String, silent: bool) -> (Option<String>, Result<Status, HostError>) {
+    match silent {
+        true => (None, Err(HostError::NotExercised(why))),
+        false => (Some(why), Ok(Status::Findings)),
+    }
+}
+
+fn last_words(log: &str, drivers: &[&str]) -> Option<String> {
+    let lines = log.lines().rev().map(|line| without_time(line).trim());
+    let names = |line: &&str| {
+        !line.starts_with("guardrail: ")
+            && (line.contains("WATCHDOG")
+                || drivers.iter().any(|name| !name.is_empty() && line.contains(name)))
+    };
+    lines.into_iter().find(names).map(str::to_owned)
+}
+
+/// The kernel's log up to the moment when the device was cut off: what the kernel says of a device that is gone is
+/// not the driver's doing.
+fn kernel_log(console: &Path, cut_at: Option<u64>) -> String {
+    let mut log = fs::read(console).unwrap_or_default();
+    log.truncate(cut_at.map_or(usize::MAX, |at| usize::try_from(at).unwrap_or(usize::MAX)));
+    String::from_utf8_lossy(&log).into_owned()
+}
+
+/// The end of the guest, for the analysis. A log that cannot be read shows nothing, which the analysis reports.
+fn end(run: &Run, finished: &Finished) -> GuestEnd {
+    let read = || kernel_log(&finished.console, finished.cut_at);
+    GuestEnd { run: run.clone(), kernel_log: finished.driver_began().then(read) }
+}
+
+/// The file with the kernel's log; `None` where the run folder is removed with the run.
+fn kept_log(folder: &RunFolder, finished: &Finished) -> Option<String> {
+    matches!(folder, RunFolder::Kept(_)).then(|| finished.console.display().to_string())
+}
+
+fn describe(plan: &RunPlan, prepared: &Prepared, finished: &Finished, log: &Log) -> Run {
+    let Run { device, workload, command, modules, .. } = trace_head::subject_of_run(plan, prepared);
+    Run { device, workload, command, modules, lost_events: log.stats().lost(), ..ran(finished) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_about_the_driver() {
+        let log = "[    1.0] guardrail: loading e100\n[    2.0] e100 0000:00:02.0 eth0: NIC Link is Up\n\
+                   [    9.0] reboot: Power down\n";
+        assert_eq!(last_words(log, &["e100"]).as_deref(), Some("e100 0000:00:02.0 eth0: NIC Link is Up"));
+        assert_eq!(last_words(log, &["tulip"]), None);
+    }
+
+    #[test]
+    fn what_the_kernel_says_after_a_cut_off_is_not_charged() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "loading drv\nWARNING: no device\n").unwrap();
+        assert_eq!(kernel_log(file.path(), Some(12)), "loading drv\n");
+        assert_eq!(kernel_log(file.path(), None).lines().count(), 2);
+        assert_eq!(kernel_log(file.path(), Some(u64::MAX)).lines().count(), 2);
+    }
 }

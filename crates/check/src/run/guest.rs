@@ -28,12 +28,14 @@ pub struct Guest<'a> {
     pub snapshots: Option<&'a Snapshots>,
     /// The command that runs at findings; `None` without one.
     pub on_finding: Option<&'a mut OnFinding>,
+    /// What may end the run before the workload does; `None` where nothing else does.
+    pub until: Option<&'a mut (dyn FnMut() -> Option<String> + 'a)>,
 }
 
 impl Guest<'_> {
     /// Runs the guest to its end. It ends early where the user, the log, the analysis or the outer gate asks for it.
     pub fn run(self, prepared: &Prepared, options: &Options) -> Result<Finished, HostError> {
-        let Guest { log, shared, host, analysis, outside, snapshots, mut on_finding } = self;
+        let Guest { log, shared, host, analysis, outside, snapshots, mut on_finding, mut until } = self;
         let analysis = RefCell::new(analysis);
         let mut save = snapshots.map(|snapshots| {
             snapshots.saving(&host.progress, |finding| {
@@ -69,6 +71,9 @@ impl Guest<'_> {
                     return Some(Stop::Because(why));
                 }
                 if let Some(why) = outside.and_then(Outside::failure) {
+                    return Some(Stop::Because(why));
+                }
+                if let Some(why) = until.as_mut().and_then(|until| until()) {
                     return Some(Stop::Because(why));
                 }
                 log.failed().map(|reason| Stop::Because(reason.to_string()))

@@ -6,7 +6,7 @@ use crate::plan::RunPlan;
 use crate::run::tracer;
 use crate::stored;
 use guardrail_host::folders::{RunFolder, library};
-use guardrail_host::{Host, HostError, zoo};
+use guardrail_host::{Host, HostError, drivers as host_drivers, zoo};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::Prepared;
 use std::path::PathBuf;
@@ -32,7 +32,10 @@ pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostE
     plan.refuse()?;
     let policy = Policy::of_plan(plan)?;
     let prepared = drivers(plan, host)?;
+    prepared.refuse_unread(plan.variables.iter().map(|(name, _)| name.as_str()))?;
     outside::refuse(plan, &prepared)?;
+    let of_run: Vec<_> = host_drivers::drivers(&prepared).collect();
+    plan.symbols.provide(&prepared.kernel, &of_run, host)?;
     let tracer = library(tracer::LIBRARY)?;
     let folder = RunFolder::new(plan.out.as_deref(), &host.cache)?;
     if let RunFolder::Kept(path) = &folder {
@@ -41,7 +44,9 @@ pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostE
     Ok(Ready { plan, host, prepared, policy, tracer, folder, began })
 }
 
-/// Fetches kernel and drivers of a plan.
+/// Fetches kernel and drivers of a plan, with their parameters.
 pub fn drivers(plan: &RunPlan, host: &Host) -> Result<Prepared, HostError> {
-    zoo::prepare(&Packages::new(&host.cache), plan.request(), &host.progress)
+    let mut prepared = zoo::prepare(&Packages::new(&host.cache), plan.request(), &host.progress)?;
+    prepared.set_parameters(&plan.parameters)?;
+    Ok(prepared)
 }

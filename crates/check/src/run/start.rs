@@ -3,7 +3,7 @@
 use crate::analysis::supervisor::Analysis;
 use crate::analysis::wire::Job;
 use crate::gate::outside::Outside;
-use crate::input::{AnalysisInput, ModuleFile};
+use crate::input::{AnalysisInput, ModuleFile, asks_for_redzones};
 use crate::on_finding::OnFinding;
 use crate::plan::{GateKind, Mode, Observe, RunPlan};
 use crate::run::Ready;
@@ -11,10 +11,11 @@ use crate::run::tracer::{self, DeviceHolding, Holding};
 use crate::snapshots::{self, Snapshots};
 use crate::trace_head;
 use guardrail_host::HostError;
-use guardrail_host::drivers::{debug_file, drivers, others};
+use guardrail_host::drivers::{drivers, others};
 use guardrail_host::folders::{LogFolder, absolute};
-use guardrail_trace::log::{Log, LogOptions};
+use guardrail_trace::log::{Log, LogOptions, MergedReader};
 use guardrail_vm::run::{Limits, Options, Plugin};
+use guardrail_vm::symbols;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -32,6 +33,22 @@ pub struct Started<'a> {
     pub(super) outside: Option<Outside>,
     pub(super) snapshots: Option<Snapshots>,
     pub(super) on_finding: OnFinding,
+    pub(super) until: Option<Until<'a>>,
+}
+
+/// Asks again and again whether the run shall end now, and returns why.
+pub type Until<'a> = Box<dyn FnMut() -> Option<String> + 'a>;
+
+impl<'a> Started<'a> {
+    /// A reader of the log, where the run holds accesses; it must read to the end.
+    pub fn reader(&self) -> Result<MergedReader, HostError> {
+        Ok(MergedReader::attach(&self.log)?)
+    }
+
+    /// Ends the run where `until` gives a reason.
+    pub fn until(&mut self, until: Until<'a>) {
+        self.until = Some(until);
+    }
 }
 
 impl<'a> Ready<'a> {
@@ -67,7 +84,17 @@ impl<'a> Ready<'a> {
             GateKind::Vmm | GateKind::Off => None,
         };
         let on_finding = OnFinding::new(plan.on_finding.as_deref());
-        Ok(Started { ready: self, shared, log, options, analysis, outside, snapshots, on_finding })
+        Ok(Started {
+            ready: self,
+            shared,
+            log,
+            options,
+            analysis,
+            outside,
+            snapshots,
+            on_finding,
+            until: None,
+        })
     }
 
     /// Copies the drivers into the run folder: the analysis and a later debugger read them there.
@@ -76,7 +103,7 @@ impl<'a> Ready<'a> {
         for driver in drivers(&self.prepared) {
             let path = self.folder.path().join(format!("{}.ko", driver.name));
             fs::write(&path, &driver.bytes).map_err(HostError::io("write", path.display()))?;
-            let debug = debug_file(&self.host.cache, &self.prepared.kernel, &driver.name);
+            let debug = symbols::cached(&self.host.cache, driver);
             modules.push(ModuleFile { name: driver.name.clone(), path, debug });
         }
         Ok(modules)
@@ -92,17 +119,26 @@ impl<'a> Ready<'a> {
             cpus,
             threads,
             plugins,
-            variables: self.plan.variables.clone(),
+            variables: self.variables(),
             limits: Limits { total: time_limit, ..Limits::default() },
             kaslr,
             iommu,
             kernel_arguments: self.plan.kernel_arguments.clone(),
+            whole_log: true,
             forwards: self.plan.forwards.clone(),
             rerun: self.plan.rerun.clone(),
             qemu_arguments: self.plan.qemu_arguments.clone(),
             containable: self.policy.is_some(),
             ..Options::new(self.folder.path())
         }
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        let read = |(name, _): &&(String, String)| {
+            self.prepared.refuse_unread(std::iter::once(name.as_str())).is_ok()
+        };
+        let scheduling = self.plan.held.iter().flat_map(|held| &held.variables);
+        self.plan.offered.iter().filter(read).chain(&self.plan.variables).chain(scheduling).cloned().collect()
     }
 
     /// Whether an access that bypassed the gate closes it; `None` where no device access is held.
@@ -112,7 +148,9 @@ impl<'a> Ready<'a> {
 
     fn holding(&self, options: &Options) -> Holding {
         let device = |strict| DeviceHolding { memory: options.memory(), limit: self.plan.hold_limit, strict };
-        Holding { holds: tracer::samples(self.plan), gate: self.strict().map(device) }
+        let held = self.plan.held.as_ref().map(|held| held.holds.clone());
+        let holds = held.unwrap_or_else(|| tracer::samples(self.plan));
+        Holding { holds, gate: self.strict().map(device) }
     }
 
     fn input(&self, modules: Vec<ModuleFile>, hooks: Vec<String>) -> AnalysisInput {
@@ -127,6 +165,7 @@ impl<'a> Ready<'a> {
             others: others(&self.prepared).map(other).collect(),
             tools: self.plan.tools.clone(),
             hooks,
+            redzones: asks_for_redzones(&self.plan.kernel_arguments),
         }
     }
 
@@ -136,7 +175,9 @@ impl<'a> Ready<'a> {
             // A vCPU that waits for room in the log holds the next device access, too.
             wait_limit: if self.policy.is_some() { self.plan.hold_limit } else { LOG_WAIT },
             readers: match self.plan.observe {
-                Observe::Check => 1 + u32::from(self.plan.record.is_some()),
+                Observe::Check => {
+                    1 + u32::from(self.plan.record.is_some()) + u32::from(self.plan.held.is_some())
+                }
                 Observe::None | Observe::Trace => 0,
             },
             ..LogOptions::new(self.plan.cpus.into())

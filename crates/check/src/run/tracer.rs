@@ -1,12 +1,12 @@
 //! The tracer's configuration: what it traces, and which accesses it holds.
 
 use crate::plan::RunPlan;
-use guardrail_binfmt::{KernelImage, ModuleImage};
+use guardrail_binfmt::{KernelImage, ModuleImage, orc};
 use guardrail_host::HostError;
 use guardrail_host::drivers::{drivers, others};
 use guardrail_kernel::gate as gate_config;
-use guardrail_kernel::{SummaryTable, hook_modules, tracer_config};
-use guardrail_trace::config::{self, Holds, Samples, TracerConfig};
+use guardrail_kernel::{SummaryTable, hook_modules, module_tables, tracer_config};
+use guardrail_trace::config::{self, Holds, Samples, TracerConfig, Unwind};
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::TcgThreads;
 use std::fs;
@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime};
 
 /// The name of the tracer's library; it is beside the program.
 pub const LIBRARY: &str = "libguardrail_tracer.so";
+/// The name of the file with the kernel's unwind tables; it is beside the log, and goes with it.
+const TABLES: &str = "orc";
 
 /// Which accesses the tracer holds, besides logging them.
 #[derive(Default)]
@@ -35,7 +37,7 @@ pub struct DeviceHolding {
     pub strict: bool,
 }
 
-/// Writes the tracer's configuration, and returns the names of the hooks by number.
+/// Writes the tracer's configuration, with the file that it names beside the log, and returns the names of the hooks by number.
 pub fn write_config(
     prepared: &Prepared,
     log: &Path,
@@ -43,6 +45,7 @@ pub fn write_config(
     file: &Path,
 ) -> Result<Vec<String>, HostError> {
     let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
+    let unwind = write_tables(&image, &log.with_file_name(TABLES))?;
     let log = log.display().to_string();
     let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
     let table = SummaryTable::for_image(&image);
@@ -54,10 +57,18 @@ pub fn write_config(
         strict: gate.strict,
         ..gate_config(&image, &gate.memory, gate.limit.as_millis() as u64)
     });
-    let config = TracerConfig { holds: holding.holds, gate, ..config };
+    let config = TracerConfig { holds: holding.holds, gate, unwind, ..config };
     let text = serde_json::to_vec(&config).map_err(|error| HostError::Run(error.to_string()))?;
     fs::write(file, text).map_err(HostError::io("write", file.display()))?;
     Ok(config.hooks.into_iter().map(|hook| hook.name).collect())
+}
+
+/// Writes the tables by which the kernel unwinds its stacks, beside the log. `None` for a kernel without them.
+fn write_tables(image: &KernelImage, file: &Path) -> Result<Option<Unwind>, HostError> {
+    let Some((places_at, places, entries)) = orc::tables(image) else { return Ok(None) };
+    fs::write(file, [places, entries].concat()).map_err(HostError::io("write", file.display()))?;
+    let tables = file.display().to_string();
+    Ok(Some(Unwind { tables, places_at, places_size: places.len() as u64, module: module_tables(image) }))
 }
 
 /// The samples of `datacollider`, where it is among the checkers. CPUs that take turns on one thread have turns of a tenth of a

@@ -28,7 +28,17 @@ pub struct Ended<'a> {
 impl<'a> Started<'a> {
     /// Runs the guest to its end.
     pub fn watch(self) -> Result<Ended<'a>, HostError> {
-        let Started { ready, shared, log, options, mut analysis, outside, snapshots, mut on_finding } = self;
+        let Started {
+            ready,
+            shared,
+            log,
+            options,
+            mut analysis,
+            outside,
+            snapshots,
+            mut on_finding,
+            mut until,
+        } = self;
         let guest = Guest {
             log: &log,
             shared: &shared,
@@ -37,6 +47,7 @@ impl<'a> Started<'a> {
             outside: outside.as_ref(),
             snapshots: snapshots.as_ref(),
             on_finding: Some(&mut on_finding),
+            until: until.as_mut().map(|until| &mut **until as &mut dyn FnMut() -> Option<String>),
         };
         let finished = guest.run(&ready.prepared, &options);
         // This precedes the end of the log, which would close this gate, too.

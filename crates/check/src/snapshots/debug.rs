@@ -5,7 +5,7 @@ use crate::snapshots::{self, Files};
 use crate::stored;
 use guardrail_binfmt::orc::Frames;
 use guardrail_binfmt::{KernelImage, ModuleImage};
-use guardrail_finding::{Finding, Frame};
+use guardrail_finding::{Finding, trace_lines};
 use guardrail_host::HostError;
 use guardrail_host::error::print_line;
 use guardrail_host::folders::absolute;
@@ -184,7 +184,7 @@ fn command(gdb: &Path, files: &Files, batch: bool, finding: &Finding, address: O
 /// A description of the finding in some lines, without control characters.
 fn head(finding: &Finding) -> String {
     let mut text = format!("{} {} ({}): {}\n", finding.id, finding.kind, finding.checker, finding.message);
-    for line in finding.stack.iter().flat_map(Frame::lines) {
+    for line in trace_lines(&finding.stack) {
         text.push_str(&format!("  {line}\n"));
     }
     text.push_str(&format!("  by {} on CPU {}\n\n", finding.context.thread, finding.context.cpu));

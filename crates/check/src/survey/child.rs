@@ -71,7 +71,7 @@ impl Child {
         for (name, value) in [("--device", &place.device), ("--workload", &plan.workload)] {
             command.args(value.iter().flat_map(|value| [name, value.as_str()]));
         }
-        command.args(plan.variables.iter().flat_map(|pair| ["--set", pair.as_str()]));
+        command.args(plan.variables.iter().flat_map(|pair| ["--offer", pair.as_str()]));
         if plan.record {
             command.arg("--record").arg(folder.join("run.trace"));
         }

@@ -20,10 +20,12 @@ mod matrix;
 
 use child::{Child, Ended};
 use folder::Folder;
+use guardrail_host::drivers::variables;
 use guardrail_host::error::{print_line, sentence};
 use guardrail_host::{Host, HostError, Status};
 use guardrail_report::survey::{CELL_SCHEMA, Cell, Position, Settings, State, Summary, diff};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::settings;
 use matrix::Planned;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -72,6 +74,8 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
         variables: plan.variables.clone(),
     };
     plan.workload.as_deref().map_or(Ok(()), matrix::refuse_workload)?;
+    let given = variables(&plan.variables)?;
+    settings::refuse_unknown(plan.workload.as_deref(), given.iter().map(|(name, _)| name.as_str()))?;
     // The earlier survey is read first, so that a wrong name is reported at once.
     let earlier = plan.against.as_deref().map(Folder::summary_of).transpose()?;
     let drivers = matrix::drivers(&plan.drivers, plan.every_device)?;

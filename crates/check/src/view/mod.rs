@@ -18,7 +18,7 @@ use std::path::Path;
 use words::{Ring, Wording};
 
 /// The names of kinds, for `--kind`.
-const KINDS: [(&str, Kind); 21] = [
+const KINDS: [(&str, Kind); 22] = [
     ("block", Kind::Block),
     ("block-def", Kind::BlockDef),
     ("enter", Kind::Enter),
@@ -40,6 +40,7 @@ const KINDS: [(&str, Kind); 21] = [
     ("meet", Kind::Meet),
     ("other-module", Kind::OtherModule),
     ("other-unload", Kind::OtherUnload),
+    ("stack", Kind::Stack),
 ];
 /// Values of `--kind` that are not kinds of records.
 const ACCESSES: [&str; 3] = ["access", "load", "store"];

@@ -26,7 +26,9 @@ impl Names {
     pub fn open(meta: &TraceMeta) -> Names {
         let mut modules = HashMap::new();
         let folder = TempDir::with_prefix("guardrail-").ok();
-        if let Some(input) = folder.as_ref().and_then(|folder| trace_head::input(meta, folder.path()).ok()) {
+        if let Some(input) =
+            folder.as_ref().and_then(|folder| trace_head::input(meta, folder.path(), &|_, _| Ok(())).ok())
+        {
             for file in input.modules.iter().chain(&input.others) {
                 if let Ok(image) = ModuleImage::open(&file.path) {
                     modules.insert(file.name.clone(), image);

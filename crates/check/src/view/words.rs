@@ -1,7 +1,7 @@
 //! Describes events in words.
 
 use crate::view::names::Names;
-use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, level};
+use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, StackFrame, level};
 use guardrail_trace::file::TraceMeta;
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 use std::collections::HashMap;
@@ -68,8 +68,10 @@ impl Wording {
                         list(operands, 4, 6)
                     ));
                 }
+                text.push_str(&above(flags, operands));
                 Words::new(text)
             }
+            Kind::Stack => Words::new(self.stack(head.large, operands)),
             Kind::Call => {
                 let how = if head.small & 1 != 0 { "jump to" } else { "call of" };
                 let target = self.place(head.address());
@@ -160,6 +162,16 @@ impl Wording {
         format!("{text}; {} spins, {} µs", meet.spins, meet.nanos / 1000)
     }
 
+    fn stack(&self, number: u64, words: &[u64]) -> String {
+        let frame = |&word: &u64| {
+            let frame = StackFrame::decode(word);
+            let how = if frame.interrupted { "interrupted " } else { "" };
+            format!("{how}{}", self.place(frame.address))
+        };
+        let frames: Vec<String> = words.iter().map(frame).collect();
+        format!("{number}: {}", frames.join(" < "))
+    }
+
     fn place(&self, address: u64) -> String {
         self.names.at(address).unwrap_or_else(|| format!("{address:#x}"))
     }
@@ -177,6 +189,12 @@ impl Words {
     fn new(text: String) -> Words {
         Words { text, function: None }
     }
+}
+
+/// The number of the stack above an entry, in words; empty where the entry has none.
+fn above(flags: u8, operands: &[u64]) -> String {
+    let number = operands.last().filter(|_| flags & EnterFlags::STACK != 0);
+    number.map_or_else(String::new, |number| format!(", stack {number}"))
 }
 
 fn list(words: &[u64], from: usize, count: usize) -> String {

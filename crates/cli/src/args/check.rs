@@ -2,6 +2,7 @@
 
 use crate::args::choice::one_of;
 use crate::args::known::KnownArgs;
+use crate::args::symbols::SymbolArgs;
 use crate::args::{Format, ListFormat, TableFormat};
 use clap::Args;
 use guardrail_check::plan::RING_WORDS;
@@ -9,7 +10,7 @@ use guardrail_check::survey::SurveyPlan;
 use guardrail_check::view::Filter;
 use guardrail_check::{Effort, GateKind, Mode, Observe, RunPlan};
 use guardrail_host::HostError;
-use guardrail_host::drivers::variables;
+use guardrail_host::drivers::{parameters, variables};
 use guardrail_host::folders::absolute;
 use guardrail_trace::log::Schedule;
 use guardrail_vm::rerun::Rerun;
@@ -24,14 +25,14 @@ pub struct CheckArgs {
     /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME; several take turns in one guest
     #[arg(required = true, value_name = "DRIVER")]
     pub drivers: Vec<String>,
-    /// The kernel: 6.1, 6.12, 7.2, a release, a .deb or a folder of packages
+    /// The kernel: 6.1, 6.12, 7.2 (also 6.1-cloud, 6.1-rt, …), a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
     pub kernel: String,
     /// The QEMU device that the driver serves, instead of the usual one
     #[arg(long, value_name = "QEMU-DEVICE")]
     pub device: Option<String>,
     /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
-    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
+    #[arg(long, value_name = "NAME,...", default_value = "all")]
     pub tool: String,
     /// What exercises the driver, instead of the workload of its class
     #[arg(long, value_name = "NAME|SCRIPT")]
@@ -72,12 +73,21 @@ pub struct CheckArgs {
     /// Words for the guest kernel's command line, such as swiotlb=force; may be given several times
     #[arg(long, value_name = "WORDS")]
     pub append: Vec<String>,
+    /// The least part of each driver's functions that must run; a run below it is not exercised
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub min_coverage: u32,
     /// Longest time that the run may take
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
     /// A variable of the workload, such as DOWNLOAD_MB=200; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub variables: Vec<String>,
+    /// A variable that is left out where the workload does not read it, for surveys
+    #[arg(long = "offer", value_name = "NAME=VALUE", hide = true)]
+    pub offered: Vec<String>,
+    /// A parameter of the driver's module, such as debug=3; may be given several times
+    #[arg(long = "param", value_name = "[MODULE.]NAME=VALUE")]
+    pub parameters: Vec<String>,
     /// How much of the machinery runs, for benchmarks
     #[arg(long, value_parser = one_of::<Observe>(), default_value = "check", hide = true)]
     pub observe: Observe,
@@ -105,9 +115,15 @@ pub struct CheckArgs {
     /// Try to make each data race that is found happen, in further runs
     #[arg(long)]
     pub confirm: bool,
+    /// Where the drivers' source lines come from.
+    #[command(flatten)]
+    pub symbols: SymbolArgs,
     /// Which findings are known or accepted.
     #[command(flatten)]
     pub known: KnownArgs,
+    /// Print all findings in full as text, however many there are
+    #[arg(long)]
+    pub full: bool,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -127,6 +143,9 @@ impl CheckArgs {
             device: self.device.clone(),
             workload: self.workload.clone(),
             variables: variables(&self.variables)?,
+            offered: variables(&self.offered)?,
+            parameters: parameters(&self.parameters)?,
+            symbols: self.symbols.plan(),
             tools: guardrail_check::tools(&self.tool)?,
             observe: self.observe,
             mode: self.mode,
@@ -141,6 +160,7 @@ impl CheckArgs {
             kaslr: !self.no_kaslr,
             iommu: self.iommu,
             kernel_arguments: self.append.clone(),
+            min_coverage: self.min_coverage,
             time_limit: Duration::from_secs(self.timeout),
             ring_words: self.log_words,
             forwards: self.forwards.clone(),
@@ -149,6 +169,7 @@ impl CheckArgs {
             record: self.record.clone(),
             out: self.out.clone(),
             confirm: self.confirm.then(Effort::default),
+            held: None,
         })
     }
 }
@@ -168,6 +189,9 @@ pub struct ConfirmArgs {
     /// The most runs
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
+    /// How long to look for what follows after a race was made to happen; 0 looks for nothing
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub follow: u64,
     /// How the outcome is printed
     #[arg(long, value_enum, default_value_t = ListFormat::Text)]
     pub format: ListFormat,
@@ -197,9 +221,15 @@ pub struct AnalyzeArgs {
     /// The checkers, separated by commas, instead of those of the run
     #[arg(long, value_name = "NAME,...")]
     pub tool: Option<String>,
+    /// Where the drivers' source lines come from.
+    #[command(flatten)]
+    pub symbols: SymbolArgs,
     /// Which findings are known or accepted.
     #[command(flatten)]
     pub known: KnownArgs,
+    /// Print all findings in full as text, however many there are
+    #[arg(long)]
+    pub full: bool,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -246,7 +276,7 @@ pub struct SurveyArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub jobs: u8,
     /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
-    #[arg(long, value_name = "NAME,...", default_value = "quiet")]
+    #[arg(long, value_name = "NAME,...", default_value = "all")]
     pub tool: String,
     /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
     #[arg(long, value_name = "NAME|SCRIPT")]

@@ -26,11 +26,11 @@ pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
 
 impl Choice for Mode {
     fn all() -> Vec<(Mode, &'static str, &'static str)> {
-        let cut = "Cut the device off: writes are dropped, reads give all ones, DMA and interrupts end";
+        let cut = "Cut the device off: writes are dropped, reads give all ones, DMA and interrupts end; not for a data race that was judged harmless or undecided";
         let row = |mode: Mode, help| (mode, mode.word(), help);
         vec![
             row(Mode::Permissive, "Report it and go on"),
-            row(Mode::Triage, "Cut the device off, unless the finding was judged harmless"),
+            row(Mode::Triage, "Cut the device off, unless the finding was judged harmless or undecided"),
             row(Mode::Stringent, cut),
         ]
     }
@@ -104,7 +104,7 @@ impl Choice for Policy {
 impl Choice for FailOn {
     fn all() -> Vec<(FailOn, &'static str, &'static str)> {
         vec![
-            (FailOn::Any, "any", "All findings, known ones too"),
+            (FailOn::Any, "any", "All findings, known ones and notes too"),
             (FailOn::New, "new", "Findings that are not known"),
             (FailOn::Error, "error", "Errors that are not known"),
             (FailOn::Warning, "warning", "Errors and warnings that are not known"),

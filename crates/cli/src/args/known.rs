@@ -21,7 +21,7 @@ pub struct KnownArgs {
     /// Compare the result with an earlier report (JSON or SARIF), as 'guardrail diff' does
     #[arg(long, value_name = "REPORT")]
     pub against: Option<PathBuf>,
-    /// Which findings make the exit status 1 [default: any; new with --against]
+    /// Which findings make the exit status 1 [default: warning]
     #[arg(long, value_name = "WHICH", value_parser = one_of::<FailOn>())]
     pub fail_on: Option<FailOn>,
 }

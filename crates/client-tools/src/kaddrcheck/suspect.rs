@@ -37,7 +37,7 @@ impl KAddrCheck {
             return;
         }
         let mut stack = Vec::new();
-        let frame = Frame { pc: site.pc, sp, bp: vcpu.register(RBP), interrupted: true };
+        let frame = Frame::first(site.pc, sp, vcpu.register(RBP), true);
         self.unwinder.walk(vcpu, frame, FRAMES + 1, |frame| stack.push(frame.pc));
         // The first frame is the instruction itself.
         let Some(&caller) = stack.get(1) else {

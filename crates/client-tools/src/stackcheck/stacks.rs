@@ -145,7 +145,7 @@ fn read(vcpu: &mut Vcpu, variable: PerCpu) -> Option<u64> {
 /// The functions on the current vCPU's stack, innermost first, with the bytes that each uses. The
 /// innermost function reaches down to `lowest`.
 pub fn frames(unwinder: &Unwinder, vcpu: &mut Vcpu, pc: u64, lowest: u64) -> Vec<(u64, u64)> {
-    let first = Frame { pc, sp: vcpu.register(RSP), bp: vcpu.register(RBP), interrupted: true };
+    let first = Frame::first(pc, vcpu.register(RSP), vcpu.register(RBP), true);
     let mut frames: Vec<(u64, u64)> = Vec::new();
     let mut below = lowest;
     let mut pcs: Vec<u64> = Vec::new();

@@ -67,8 +67,11 @@ const fn optional(name: &'static str, operands: &'static [Operand], optional: us
 const MEMORY: &[Verb] = &[
     verb("alloc", &[OneClass, Size], &["zero=", "zero=yes", "page", "cache=", "realloc="]),
     verb("free", &[Pointer, Classes], &["cache="]),
+    verb("allocs", &[Param, Param, OneClass, Size], &["zero=", "zero=yes", "cache="]),
+    verb("frees", &[Param, Param, Classes], &["cache="]),
+    verb("alias", &[Param, Param], &[]),
     verb("take", &[Pointer], &[]),
-    verb("cache", &[Size], &[]),
+    verb("cache", &[Size, Size], &[]),
     verb("define", &[Pointer, Size], &[]),
     verb("copy", &[Pointer, Pointer, Size], &[]),
     verb("read", &[Pointer, Size], &[]),
@@ -281,7 +284,7 @@ fn is_key(word: &str, params: &[&str]) -> bool {
 }
 
 /// A number, `PARAM`, `PARAM*PARAM`, `order(PARAM)`, `PARAM->struct.member`, `sizeof(struct)`, `result`, `result+N`,
-/// `result+N/PARAM`, or `rest`.
+/// `result+N/PARAM`, `N/PARAM`, `found/PARAM`, or `rest`.
 fn is_size(word: &str, params: &[&str]) -> bool {
     let is_param = |word: &str| params.contains(&word);
     let inside = |name: &str| word.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
@@ -290,6 +293,9 @@ fn is_size(word: &str, params: &[&str]) -> bool {
         let number =
             extra.is_empty() || extra.strip_prefix('+').is_some_and(|extra| extra.parse::<u64>().is_ok());
         return number && (bound.is_empty() || is_param(bound));
+    }
+    if let Some((number, bound)) = word.split_once('/') {
+        return (number == "found" || number.parse::<u64>().is_ok()) && is_param(bound);
     }
     if let Some((param, member)) = word.split_once("->") {
         return is_param(param) && member.split_once('.').is_some();

@@ -1,24 +1,17 @@
 //! A survey as an HTML page that needs no other file and no script.
 
 use super::{Cell, Distinct, State, Summary, location, shown};
-use crate::text::clean;
-use guardrail_finding::{CallStack, Frame};
+use crate::html::{escaped, head};
+use guardrail_finding::{CallStack, Frame, trace_lines};
 use std::io::{self, Write};
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}\
-table{border-collapse:collapse}th,td{border:1px solid #ccc;padding:.2rem .7rem;text-align:left}\
-td.clean{background:#e8f5e9}td.findings{background:#fdecea;font-weight:bold}td.failed{background:#fff4e0}\
-td.not-available,td.missing{color:#777}pre{background:#f6f6f6;padding:.7rem;overflow-x:auto}\
-summary{cursor:pointer}code{background:#f0f0f0}details{margin:.4rem 0}\
-@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td.clean{background:#1b3a1e}td.findings{background:#4a1d1a}\
-td.failed{background:#443311}pre,code{background:#252525}th,td{border-color:#444}}";
+/// What a survey looks like beside what all pages do.
+const OWN_STYLE: &str = "td.clean{background:#e8f5e9}td.findings{background:#fdecea;font-weight:bold}td.failed{background:#fff4e0}\
+td.not-available,td.missing{color:#777}\
+@media(prefers-color-scheme:dark){td.clean{background:#1b3a1e}td.findings{background:#4a1d1a}td.failed{background:#443311}}";
 
 pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Guardrail survey</title>"
-    )?;
-    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width\">\n<style>{STYLE}</style>")?;
+    head("Guardrail survey", OWN_STYLE, out)?;
     writeln!(out, "<h1>Guardrail survey</h1>\n<p>{}</p>", escaped(&summary.headline()))?;
     let settings = &summary.settings;
     let workload = settings.workload.as_deref().unwrap_or("of each class");
@@ -103,7 +96,7 @@ fn stack(title: &str, frames: &[Frame], out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "{}:", escaped(title))?;
-    for line in frames.iter().flat_map(Frame::lines) {
+    for line in trace_lines(frames) {
         writeln!(out, "  {}", escaped(&line))?;
     }
     Ok(())
@@ -167,20 +160,4 @@ fn runs(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     }
     let failed = summary.cells.iter().filter(|cell| cell.state == State::Failed).count();
     writeln!(out, "<p>{} runs, {failed} failed.</p>", summary.cells.len())
-}
-
-/// Escapes text for the content or an attribute of an element.
-fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for c in clean(text).chars() {
-        match c {
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '&' => safe.push_str("&amp;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c => safe.push(c),
-        }
-    }
-    safe
 }

@@ -3,19 +3,8 @@
 use super::clean;
 use crate::marks::{Comparison, Idle, KnownFinding, Source};
 use crate::model::Report;
-use guardrail_finding::{BaselineState, Finding};
+use guardrail_finding::BaselineState;
 use std::io::{self, Write};
-
-/// Whether a baseline hides the finding. An earlier report hides nothing.
-fn is_hidden(report: &Report, finding: &Finding) -> bool {
-    let baseline = report.comparison.as_ref().is_some_and(|one| one.source == Source::Baseline);
-    baseline && finding.baseline == Some(BaselineState::Unchanged) && finding.suppressed.is_none()
-}
-
-/// Whether the report shows the finding in full.
-pub(super) fn is_shown(report: &Report, finding: &Finding) -> bool {
-    finding.suppressed.is_none() && !is_hidden(report, finding)
-}
 
 /// The numbers of new, known and suppressed findings for the last line; empty where nothing decides that.
 pub(super) fn counts(report: &Report) -> String {
@@ -58,7 +47,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     match comparison.source {
         Source::Report => self::comparison(comparison, out),
         Source::Baseline => {
-            match report.findings.iter().filter(|finding| is_hidden(report, finding)).count() {
+            match report.findings.iter().filter(|finding| report.hides(finding)).count() {
                 0 => {}
                 1 => writeln!(out, "1 known finding is not shown")?,
                 n => writeln!(out, "{n} known findings are not shown")?,

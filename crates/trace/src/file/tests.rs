@@ -131,7 +131,18 @@ fn a_newer_format_is_refused_in_a_clear_sentence() {
     bytes[8] = 9;
     std::fs::write(&path, bytes).unwrap();
     let error = TraceReader::open(&path).err().unwrap().to_string();
-    assert!(error.contains("written by a newer guardrail (format 9, this one reads up to 1)"), "{error}");
+    assert!(error.contains("written by a newer guardrail (format 9, this one reads up to 2)"), "{error}");
+}
+
+#[test]
+fn a_trace_of_the_first_format_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    write(&path, &segments(100));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert!(matches!(read(&path), (100, Ok(Ending::Complete { .. }))));
 }
 
 #[test]

@@ -160,3 +160,19 @@ fn modules_that_are_not_watched_have_no_code_here() {
         assert!(texts.len() == 1 && texts[0].contains(expected), "{expected}: {texts:?}");
     }
 }
+
+#[test]
+fn stacks_are_dense_and_known_before_entries_name_them() {
+    let stack = |number| vec![Head::encode(Kind::Stack, 1, number), 5];
+    let entry = |number| vec![Head::encode(Kind::Enter, EnterFlags::STACK, 0), 1, 2, 3, 4, number];
+    let right =
+        check(&[(0, false, vec![stack(1), entry(1)]), (0, false, vec![stack(2), entry(1), entry(0)])]);
+    assert_eq!(texts(&right), Vec::<String>::new());
+    // Numbers count for each ring.
+    let wrong = check(&[(0, false, vec![stack(1), entry(2)]), (1, false, vec![entry(1), stack(3)])]);
+    assert_eq!(wrong.stats().violations, 3);
+    let mut part = Checker::for_part();
+    let words = [entry(9), stack(10)].concat();
+    part.segment(&Segment { ring: 0, ticket: 7, continuation: false, words: &words });
+    assert_eq!(texts(&part), Vec::<String>::new());
+}

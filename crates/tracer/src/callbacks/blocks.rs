@@ -1,5 +1,6 @@
 //! Callbacks at the start of driver blocks: they log blocks, entries into the driver, and threads.
 
+use super::stacks;
 use crate::state::{
     Block, GS_BASE, INTERRUPT_FLAG, PerCpuAddresses, RAX, RFLAGS, RSP, Resumes, Tracer, Vcpu, global, tracer,
     word,
@@ -62,18 +63,25 @@ fn enter(tracer: &Tracer, vcpu: &mut Vcpu, block: &Block) {
     }
     let (task, preempt_count) = context(tracer, vcpu);
     let pid = thread(tracer, vcpu, task);
-    let mut words = [0; 5 + MAX_ARGS + 1];
-    words[0] = Head::encode(Kind::Enter, flags.0, u64::from(preempt_count));
+    let (mut words, mut stack) = ([0; 5 + MAX_ARGS + 2], Vec::new());
     words[1..5].copy_from_slice(&[task, rsp, vcpu.reg(RAX), u64::from(pid)]);
     let mut len = 5;
     if flags.0 & EnterFlags::ARGS != 0 {
         words[5..5 + MAX_ARGS].copy_from_slice(&vcpu.args());
-        words[5 + MAX_ARGS] = top_of_stack(tracer, vcpu, (task, pid), rsp).unwrap_or(0);
-        len = words.len();
+        let ret = top_of_stack(tracer, vcpu, (task, pid), rsp).unwrap_or(0);
+        words[5 + MAX_ARGS] = ret;
+        len += MAX_ARGS + 1;
+        if let Some(number) = stacks::above(tracer, vcpu, (task, pid), (rsp, ret), &mut stack) {
+            flags.0 |= EnterFlags::STACK;
+            words[len] = number;
+            len += 1;
+        }
     }
+    words[0] = Head::encode(Kind::Enter, flags.0, u64::from(preempt_count));
     vcpu.left = false;
     vcpu.writer.begin();
     log_gs_base(vcpu);
+    vcpu.writer.push_slice(&stack);
     vcpu.writer.push_slice(&words[..len]);
 }
 

@@ -9,7 +9,7 @@
 mod bound;
 mod closed;
 
-pub use bound::{on_probe, on_remap};
+pub use bound::{on_child_probe, on_probe, on_remap};
 
 use crate::code::gate_sites::{GateAccess, GateSite};
 use crate::state::{Gate, RCX, RDI, RDX, RSI, Tracer, Vcpu, tracer};

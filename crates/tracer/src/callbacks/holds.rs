@@ -19,12 +19,15 @@ const NAP: Duration = Duration::from_micros(20);
 /// The bit of `preempt_count` that is no count: it is clear while a reschedule is due.
 const NO_RESCHEDULE: u32 = 1 << 31;
 
-/// Callback at the start of a driver block whose first instruction can be held, or where threads can be
-/// delayed.
+/// Callback at the start of a driver block whose first instruction can be held, where a side of a pair comes near, or
+/// where threads can be delayed.
 pub extern "C" fn on_block(index: c_uint, block: *mut c_void) {
     // SAFETY: this is the vCPU's callback, and blocks are never freed.
     let entered = unsafe { entered_with::<Block>(Tracer::running, index, block) };
     let Some((tracer, vcpu, block)) = entered else { return };
+    if !block.approaches.is_empty() {
+        tracer.holds.approach(&block.approaches, Instant::now());
+    }
     if block.stalls && stays(tracer, vcpu, block.address) {
         vcpu.writer.close();
         back(tracer, block.address);

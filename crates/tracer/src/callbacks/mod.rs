@@ -11,3 +11,4 @@ pub mod holds;
 pub mod hooks;
 pub mod lists;
 pub mod modules;
+pub mod stacks;

@@ -46,6 +46,7 @@ fn other(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) {
         false => Vec::new(),
     };
     hook(tracer, module, &name, &values);
+    tracer.stacks.add_module(module, &regions);
     let mut record = head(Kind::OtherModule, module, &name, &regions, values.len());
     record.extend(values);
     let mut control = tracer.control(vcpu);
@@ -104,6 +105,7 @@ fn load(tracer: &Tracer, vcpu: &mut Vcpu, module: u64, name: [u8; NAME]) -> Resu
     tracer.holds.resolve(shown.as_bytes(), &values);
     record.extend(values);
 
+    tracer.stacks.add_module(module, &regions);
     tracer.sites.write().unwrap_or_else(PoisonError::into_inner).functions.extend(functions);
     let mut control = tracer.control(vcpu);
     if !control.globals_logged {
@@ -155,6 +157,7 @@ pub extern "C" fn on_unload(index: c_uint, _: *mut c_void) {
     // SAFETY: this is the vCPU's callback.
     let Some((tracer, vcpu)) = (unsafe { entered(Tracer::running, index) }) else { return };
     let module = vcpu.reg(RDI);
+    tracer.stacks.remove_module(module);
     let mut control = tracer.control(vcpu);
     if let Some(at) = control.others.iter().position(|&other| other == module) {
         control.others.swap_remove(at);

@@ -18,6 +18,8 @@ pub enum Entry {
     Config(u32),
     /// The kernel binds a driver to a PCI device.
     Probe,
+    /// The kernel binds a driver to a device of any bus.
+    ChildProbe,
     /// Device addresses get another meaning.
     Remap,
 }
@@ -33,6 +35,7 @@ pub fn kernel_entries(config: &TracerConfig) -> Entries<Entry> {
         let accessors = (0u32..).zip(&gate.config_space);
         entries.extend(accessors.map(|(number, known)| (known.address, Entry::Config(number))));
         entries.extend(gate.probe.iter().map(|probe| (probe.address, Entry::Probe)));
+        entries.extend(gate.child_probe.iter().map(|probe| (probe.address, Entry::ChildProbe)));
         entries.extend(gate.remaps.iter().map(|&address| (address, Entry::Remap)));
     }
     let hooks = (0u32..).zip(&config.hooks);

@@ -23,6 +23,8 @@ pub struct Block {
     pub sites: Box<[MemSite]>,
     /// Its instructions that can be held.
     pub holds: Box<[HoldSite]>,
+    /// The sides of pairs that come near where the block runs.
+    pub approaches: Roles,
     /// Its instructions that may access devices. Empty in runs without a gate.
     pub gated: Box<[GateSite]>,
     /// True where threads can be delayed at its start, because the kernel returns there.

@@ -7,15 +7,17 @@
 //! After a meeting the arriving side runs first, and then the held one. The record has the values of the
 //! bytes before, between and after.
 
+mod approaches;
 mod arrival;
 mod stalls;
 
 pub use arrival::{Arrival, Awaiting, Roles, Side, Step, Verdict};
 pub use stalls::Thread;
 
+use approaches::Approaches;
 use guardrail_trace::config::{HoldPoint, Holds as Config, Samples};
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stalls::Stalls;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,6 +38,8 @@ pub struct Holds {
     config: Config,
     /// Roles of the instructions in loaded modules, by guest virtual address.
     roles: RwLock<FxHashMap<u64, Roles>>,
+    /// Sides that come near where a function begins, by its guest virtual address.
+    near: RwLock<FxHashMap<u64, Roles>>,
     state: Mutex<State>,
     stalls: Mutex<Stalls>,
     /// True while a sampled access is held. Every access of the driver is then compared with it.
@@ -47,6 +51,8 @@ pub struct Holds {
 pub struct State {
     held: Option<Held>,
     pairs: FxHashMap<u32, Pair>,
+    /// Sides that are seen to come near.
+    announced: FxHashSet<(u32, u8)>,
     sampled: Option<Instant>,
 }
 
@@ -82,6 +88,8 @@ struct Pair {
     came: [u64; 2],
     held: Duration,
     rest: [Option<Instant>; 2],
+    met: bool,
+    approaches: Approaches,
 }
 
 impl Holds {
@@ -90,6 +98,7 @@ impl Holds {
         Holds {
             config: config.clone(),
             roles: RwLock::default(),
+            near: RwLock::default(),
             state: Mutex::default(),
             stalls: Mutex::default(),
             watching: AtomicBool::new(false),
@@ -123,10 +132,15 @@ impl Holds {
     /// file's order.
     pub fn resolve(&self, module: &[u8], symbols: &[u64]) {
         let mut known = self.roles.write().unwrap_or_else(PoisonError::into_inner);
+        let mut near = self.near.write().unwrap_or_else(PoisonError::into_inner);
         let of_module = |point: &&HoldPoint| point.module.as_bytes() == module;
         for point in self.config.points.iter().filter(of_module) {
             let Some(symbol) = symbols.get(point.symbol as usize) else { continue };
-            known.entry(symbol.wrapping_add(point.offset)).or_default().push((point.pair, point.role & 1));
+            let places = if point.approach { &mut *near } else { &mut *known };
+            if point.approach {
+                self.state().announced.insert((point.pair, point.role & 1));
+            }
+            places.entry(symbol.wrapping_add(point.offset)).or_default().push((point.pair, point.role & 1));
         }
     }
 
@@ -134,6 +148,24 @@ impl Holds {
     pub fn forget(&self, from: u64, to: u64) {
         let mut known = self.roles.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|at, _| !(from..to).contains(at));
+        let mut near = self.near.write().unwrap_or_else(PoisonError::into_inner);
+        near.retain(|at, _| !(from..to).contains(at));
+    }
+
+    /// The sides that come near where a function begins at an address.
+    pub fn approaches(&self, address: u64) -> Roles {
+        let near = self.near.read().unwrap_or_else(PoisonError::into_inner);
+        near.get(&address).cloned().unwrap_or_default()
+    }
+
+    /// Notes that sides come near.
+    pub fn approach(&self, roles: &Roles, now: Instant) {
+        let mut state = self.state();
+        for &(pair, role) in roles {
+            if state.pairs.len() < MAX_PAIRS || state.pairs.contains_key(&pair) {
+                state.pairs.entry(pair).or_default().approaches.come(role, now);
+            }
+        }
     }
 
     /// The roles of the instruction at an address, and whether it is picked at random.
@@ -227,6 +259,7 @@ impl State {
                 let known = self.pairs.entry(pair).or_default();
                 known.arrivals[usize::from(role)] += 1;
                 known.cpus[usize::from(role)] |= 1 << (arrival.side.cpu & 63);
+                known.approaches.meet(role, arrival.side.preempt_count);
             }
         }
         if let Some(held) = &mut self.held {
@@ -243,6 +276,9 @@ impl State {
             held.values[0] = read(from, len.min(8));
             held.other = Some(other);
             held.phase = Phase::Met(now);
+            if let Some(known) = held.pair.and_then(|pair| self.pairs.get_mut(&pair)) {
+                known.met = true;
+            }
             return ((Verdict::Go, Some(Side::Other)), self.meet(now, MeetOutcome::Met));
         }
         if arrival.holdable && self.hold(config, arrival) {
@@ -259,9 +295,15 @@ impl State {
         let now = arrival.now;
         let wants = |&&(pair, role): &&(u32, u8)| {
             self.pairs.get(&pair).is_some_and(|known| {
-                let role = usize::from(role);
-                known.tries[role] < config.tries.div_ceil(2)
-                    && known.rest[role].is_none_or(|until| now >= until)
+                if config.once && known.met {
+                    return false;
+                }
+                let (most, tries) = (config.tries.div_ceil(2), known.tries[usize::from(role)]);
+                // Some tries are kept for the times when the other side is near.
+                let rare = self.announced.contains(&(pair, 1 - role)) && known.approaches.are_rare(1 - role);
+                let free = if rare { most.div_ceil(2) } else { most };
+                let rests = known.rest[usize::from(role)].is_some_and(|until| now < until);
+                tries < free && !rests || tries < most && known.approaches.invite(role, arrival, now)
             })
         };
         let tries = |&&(pair, _): &&(u32, u8)| self.pairs.get(&pair).map_or(0, |p| p.tries[0] + p.tries[1]);
@@ -269,10 +311,11 @@ impl State {
         let (pair, role, limit) = match (chosen, &config.samples) {
             (Some((pair, role)), _) => {
                 let known = self.pairs.entry(pair).or_default();
+                let invited = known.approaches.take(role, arrival, now);
                 let tries = &mut known.tries[usize::from(role)];
                 *tries += 1;
                 let millis = match *tries {
-                    n if n <= FIRST_TRIES => config.first_millis,
+                    n if n <= FIRST_TRIES || invited => config.first_millis,
                     n if n <= LONG_TRIES => config.long_millis,
                     _ => config.short_millis,
                 };
@@ -334,6 +377,10 @@ impl State {
                 (Verdict::Go.into(), self.finish(now, outcome))
             }
             Phase::Waiting => (Verdict::Back.into(), None),
+            // The other side goes on. The limit keeps the held context from counting as lost.
+            Phase::Released(since) if now.saturating_duration_since(since) < linger(config) => {
+                (Verdict::Back.into(), None)
+            }
             // After this time the other side has run, or will not run.
             Phase::Met(since) if now.saturating_duration_since(since) < GRACE / 10 => {
                 (Verdict::Back.into(), None)
@@ -440,6 +487,11 @@ impl Held {
         };
         now.saturating_duration_since(since) > GRACE
     }
+}
+
+/// How long the held side stays after the other one has made its access.
+fn linger(config: &Config) -> Duration {
+    Duration::from_millis(config.linger_millis).min(GRACE / 2)
 }
 
 /// Spreads the bits of a number.

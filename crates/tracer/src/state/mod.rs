@@ -9,6 +9,7 @@ mod block;
 mod control;
 mod gate;
 mod holds;
+mod stacks;
 mod tracer;
 mod vcpu;
 
@@ -18,5 +19,6 @@ pub use gate::Gate;
 pub use holds::{Arrival, Thread, Verdict};
 pub use tracer::{Tracer, entered, entered_with, global, install, tracer};
 pub use vcpu::{
-    ARGS, CR2, GS_BASE, INTERRUPT_FLAG, PerCpuAddresses, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu, word,
+    ARGS, CR2, GS_BASE, INTERRUPT_FLAG, PerCpuAddresses, RAX, RBP, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu,
+    word,
 };

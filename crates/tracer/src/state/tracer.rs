@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::gate::Gate;
 use super::holds::Holds;
+use super::stacks::Stacks;
 use super::vcpu::{GS_BASE, Vcpu};
 use crate::code::Addresses;
 use crate::code::kernel_entries::{Entry, kernel_entries};
@@ -53,6 +54,8 @@ pub struct Tracer {
     pub ram: Ram,
     /// Addresses where driver code resumes or begins.
     pub sites: RwLock<Sites>,
+    /// Stacks of the kernel.
+    pub stacks: Stacks,
     /// Calls of hooked functions that have not returned.
     pub hooked: Hooked,
     /// Accesses that are held to see which access arrives meanwhile.
@@ -153,6 +156,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         direct_map: AtomicU64::new(u64::MAX),
         ram: Ram::default(),
         sites: RwLock::default(),
+        stacks: Stacks::new(&config)?,
         hooked: Hooked::default(),
         holds: Holds::new(&config.holds),
         gate: config.gate.clone().map(Gate::new),

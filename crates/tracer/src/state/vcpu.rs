@@ -3,6 +3,7 @@
 use super::block::Block;
 use super::gate::{DevicePages, Gate};
 use super::holds::Awaiting;
+use super::stacks::KnownStacks;
 use guardrail_plugin::cpu::Cpu;
 use guardrail_plugin::ffi;
 use guardrail_trace::event::{Head, Kind};
@@ -13,7 +14,7 @@ use std::time::Instant;
 
 pub use guardrail_plugin::cpu::ARGS;
 pub use guardrail_plugin::registers::{
-    CR2, GS_BASE, INTERRUPT_FLAG, RAX, RCX, RDI, RDX, RFLAGS, RSI, RSP, word,
+    CR2, GS_BASE, INTERRUPT_FLAG, RAX, RBP, RCX, RDI, RDX, RFLAGS, RSI, RSP, word,
 };
 
 /// State of one vCPU. Only its own thread uses it, in callbacks.
@@ -40,6 +41,8 @@ pub struct Vcpu {
     pub awaiting: Awaiting,
     /// Tasks that have a thread record, with their pids.
     pub tasks: FxHashMap<u64, u32>,
+    /// Stacks that this vCPU's ring defines.
+    pub stacks: KnownStacks,
     /// Physical addresses of stack pages, per task.
     stack_pages: Box<[StackPage; STACK_PAGES]>,
     /// Index of the instruction in the block whose device access was logged before it happens.
@@ -95,6 +98,7 @@ impl Vcpu {
             held_since: None,
             pages: DevicePages::new(),
             tasks: FxHashMap::default(),
+            stacks: KnownStacks::default(),
             stack_pages: Box::new([StackPage::default(); STACK_PAGES]),
             cpu: Cpu::new(),
         }

@@ -14,7 +14,9 @@ use std::time::Duration;
 const MAX_HEAD: u64 = 8 << 10;
 const MAX_BODY: u64 = 4 << 30;
 const MAX_CONNECTIONS: usize = 32;
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for a peer that neither reads nor sends. A workload waits less long, so that its step fails and not the
+/// connection: TCP in the guest doubles its waits where packets are lost again and again.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A running server; dropping it stops it.
 #[derive(Debug)]
@@ -182,6 +184,22 @@ mod tests {
         // A server that refuses early may reset the connection; what arrived before counts.
         let _ = stream.read_to_end(&mut answer);
         answer
+    }
+
+    #[test]
+    fn the_server_waits_longer_than_the_workloads() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut limits = Vec::new();
+        for folder in ["guest/workloads", "tests/fixtures/guarded"] {
+            for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+                let text = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+                for line in text.lines().filter(|line| line.contains("wget ")) {
+                    let limit = line.split(" -T ").nth(1).and_then(|rest| rest.split(' ').next());
+                    limits.extend(limit.and_then(|limit| limit.parse().ok()).map(Duration::from_secs));
+                }
+            }
+        }
+        assert!(limits.len() >= 3 && limits.iter().all(|limit| *limit < TIMEOUT), "{limits:?}");
     }
 
     #[test]

@@ -6,4 +6,5 @@ pub mod catalog;
 pub mod disk;
 pub mod http;
 pub(crate) mod pattern;
+pub mod settings;
 pub mod workload;

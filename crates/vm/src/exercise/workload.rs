@@ -2,6 +2,7 @@
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::exercise::catalog::Class;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -17,6 +18,8 @@ pub struct Workload {
     pub needs: Class,
     /// The text of the script.
     pub script: String,
+    /// True for a script of the user.
+    from_user: bool,
     /// The variables that it reads, with their defaults.
     pub defaults: Vec<(&'static str, &'static str)>,
     /// The programs that it uses besides those of every guest (see [`crate::fetch::software`]).
@@ -29,8 +32,9 @@ pub struct Workload {
 pub const FULL: &str = "full";
 
 /// The names of the workloads that are part of Guardrail, with a description.
-pub const NAMES: [(&str, &str); 10] = [
+pub const NAMES: [(&str, &str); 11] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
+    ("changes", "a network interface that sends is changed: MTU, rings, self test, suspend, unbind and bind"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
     ("usb", "the same on a small disk behind a USB controller"),
     ("load", "load, wait a moment, unload"),
@@ -51,6 +55,7 @@ pub const NAMES: [(&str, &str); 10] = [
 /// The script that all of them begin with.
 const DEVICE: &str = include_str!("../../../../guest/workloads/device.sh");
 const NETWORK: &str = include_str!("../../../../guest/workloads/network.sh");
+const CHANGES: &str = include_str!("../../../../guest/workloads/changes.sh");
 const STORAGE: &str = include_str!("../../../../guest/workloads/storage.sh");
 const FULL_ALL: &str = include_str!("../../../../guest/workloads/full.sh");
 const FULL_NETWORK: &str = include_str!("../../../../guest/workloads/full-network.sh");
@@ -296,6 +301,11 @@ impl Workload {
                     ("UNCHECKED", ""),
                 ],
             ),
+            "changes" => (
+                Class::Network,
+                CHANGES,
+                &[("CHANGES", "mtu rings channels selftest closed suspend rebind"), ("ROUNDS", "2")],
+            ),
             "storage" => (Class::Storage, STORAGE, &[("UNCHECKED", "")]),
             "usb" => (Class::Usb, STORAGE, &[("UNCHECKED", "")]),
             "load" => (Class::None, LOAD, &[]),
@@ -306,6 +316,7 @@ impl Workload {
             name: name.to_owned(),
             needs,
             script: [DEVICE, script].join("\n"),
+            from_user: false,
             defaults: defaults.to_vec(),
             software: &[],
             modules: &[],
@@ -322,6 +333,7 @@ impl Workload {
                 .chain(benchmark.script.iter().map(|&part| part.to_owned()))
                 .collect::<Vec<_>>()
                 .join("\n"),
+            from_user: false,
             defaults: benchmark.defaults.to_vec(),
             software: benchmark.software,
             modules: benchmark.modules,
@@ -353,6 +365,35 @@ impl Workload {
         Workload::from_script(path)
     }
 
+    /// The variables that the user can set: the settings of a workload of ours, or the names in a script of
+    /// the user that are behind a `$` or in capitals.
+    pub fn variables(&self) -> BTreeSet<&str> {
+        if !self.from_user {
+            return self.defaults.iter().map(|(name, _)| *name).collect();
+        }
+        let words = self.words().filter_map(|(before, word)| {
+            let read = before.ends_with(['$', '{']) || !word.contains(|c: char| c.is_ascii_lowercase());
+            (read && is_variable(word)).then_some(word)
+        });
+        words.collect()
+    }
+
+    /// True where the script can read a variable that it does not name: a script of the user that makes names as
+    /// it runs, or reads its whole environment.
+    pub fn reads_any(&self) -> bool {
+        self.from_user && self.words().any(|(_, word)| ["eval", "env", "printenv"].contains(&word))
+    }
+
+    /// The words of the script, each with the text before it.
+    fn words(&self) -> impl Iterator<Item = (&str, &str)> {
+        let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let starts = self.script.match_indices(letter);
+        starts.filter(move |(at, _)| !self.script[..*at].ends_with(letter)).map(move |(at, _)| {
+            let (before, rest) = self.script.split_at(at);
+            (before, &rest[..rest.find(|c| !letter(c)).unwrap_or(rest.len())])
+        })
+    }
+
     /// The script at `path`.
     pub fn from_script(path: &Path) -> Result<Workload> {
         let bad = |why: &str| Error::BadWorkload { path: path.to_path_buf(), why: why.to_owned() };
@@ -368,6 +409,7 @@ impl Workload {
             name: path.display().to_string(),
             needs: Class::None,
             script,
+            from_user: true,
             defaults: Vec::new(),
             software: &[],
             modules: &[],

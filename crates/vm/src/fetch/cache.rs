@@ -96,13 +96,13 @@ impl Cache {
         Ok(tree)
     }
 
-    /// Writes a small file so that a reader sees the old text or the new one, never a part.
-    pub fn write_atomically(&self, name: &str, text: &str) -> Result<PathBuf> {
+    /// Writes a file so that a reader sees the old contents or the new ones, never a part.
+    pub fn write_atomically(&self, name: &str, contents: impl AsRef<[u8]>) -> Result<PathBuf> {
         let path = self.path(name);
         let parent = path.parent().unwrap_or(&self.root).to_path_buf();
         fs::create_dir_all(&parent).context("create", &parent)?;
         let file = tempfile::NamedTempFile::new_in(&parent).context("create", &parent)?;
-        fs::write(file.path(), text).context("write", file.path())?;
+        fs::write(file.path(), contents).context("write", file.path())?;
         file.persist(&path).map_err(|error| Error::io("rename", &path, error.error))?;
         Ok(path)
     }

@@ -59,6 +59,11 @@ impl Packages {
         self.cache.ensure_tree(tree, |folder| self.fill(folder, what, fetch))
     }
 
+    /// The folder `tree` in the cache with the packages themselves, fetched if it is not there yet.
+    pub(crate) fn ensure_debs(&self, tree: &str, what: &str, fetch: Fetch<'_>) -> Result<PathBuf> {
+        self.cache.ensure_tree(tree, |folder| self.download(what, fetch, folder))
+    }
+
     /// Fetches packages and unpacks them into an empty folder.
     pub(crate) fn fill(&self, folder: &Path, what: &str, fetch: Fetch<'_>) -> Result<()> {
         let debs = folder.join(".debs");
@@ -145,7 +150,7 @@ impl Packages {
             fs::create_dir_all(&folder).context("create", &folder)?;
         }
         self.cache.write_atomically("apt/status", "")?;
-        self.cache.write_atomically("apt/etc/sources.list", &mirror.sources_list(KEYRING))?;
+        self.cache.write_atomically("apt/etc/sources.list", mirror.sources_list(KEYRING))?;
         let dir = |name: &str| quote(&self.cache.path(name));
         let text = format!(
             "Dir::State {};\nDir::State::status {};\nDir::Cache {};\nDir::Etc {};\n\
@@ -252,6 +257,41 @@ pub fn deb_files(folder: &Path) -> Result<Vec<PathBuf>> {
 pub fn unpack(deb: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new("dpkg-deb");
     unpacked(command.arg("-x").arg(deb).arg(folder), ["dpkg-deb", "dpkg"], deb, folder)
+}
+
+/// Unpacks those of a package's files that a pattern of `tar` fits, the first for each pattern.
+pub(crate) fn extract(deb: &Path, folder: &Path, patterns: &[String]) -> Result<()> {
+    let mut package = Command::new("dpkg-deb");
+    package.arg("--fsys-tarfile").arg(deb).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut package = package.spawn().map_err(|error| program_error("dpkg-deb", "dpkg", error))?;
+    let files = package.stdout.take().map_or_else(Stdio::null, Stdio::from);
+    // With `--occurrence` tar ends when it has all of them.
+    let output = Command::new("tar")
+        .args(["--extract", "--no-same-owner", "--wildcards", "--occurrence=1", "--file=-", "--directory"])
+        .arg(folder)
+        .args(patterns)
+        .env("LC_ALL", "C")
+        .stdin(files)
+        .output();
+    let output = output.map_err(|error| program_error("tar", "tar", error));
+    // Where tar has read to the end, the package has ended too; otherwise nobody reads what follows.
+    let to_the_end = output.as_ref().is_ok_and(|output| !output.status.success());
+    if !to_the_end {
+        let _ = package.kill();
+    }
+    let whole = package.wait().is_ok_and(|status| status.success()) || !to_the_end;
+    let output = output?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let found = output.status.success() || text.contains("Not found in archive");
+    match (found, whole) {
+        (true, true) => Ok(()),
+        _ if is_disk_full(&text) => Err(Error::DiskFull { path: folder.to_path_buf() }),
+        _ => {
+            let why = if found { "it is no whole package" } else { &*last_line(&text) };
+            let why = format!("{} cannot be unpacked: {why}", deb.display());
+            Err(Error::Program { program: "tar".into(), why })
+        }
+    }
 }
 
 /// Runs a program, of a package, that unpacks a file into a folder.

@@ -3,6 +3,7 @@
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::exercise::catalog::Class;
+use crate::exercise::settings::Parameters;
 use crate::exercise::workload::{Workload, is_variable, shell_quoted};
 use crate::fetch::software::Software;
 use crate::guest_image::admission;
@@ -24,8 +25,8 @@ pub struct Contents<'a> {
     pub plan: &'a LoadPlan,
     /// Further modules to load before the driver.
     pub also: &'a [ModuleFile],
-    /// Module parameters (`name=value`).
-    pub parameters: &'a [String],
+    /// The parameters of each module.
+    pub parameters: &'a Parameters,
     /// True where the driver is expected to bind a device.
     pub wants_device: bool,
     /// The class of the driver's device.
@@ -106,11 +107,11 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
         let folder = format!("guardrail/more/{i:03}");
         archive.folder(&folder);
         let name = &companion.plan.driver.name;
-        let wants = companion.plan.aliases.iter().any(|alias| alias.starts_with("pci:"));
         let config = format!(
-            "DRIVER={}\nWANTS_DEVICE={}\n",
+            "DRIVER={}\nPARAMETERS={}\nWANTS_DEVICE={}\n",
             shell_quoted(name),
-            if wants && contents.wants_device { "1" } else { "" }
+            shell_quoted(&words(contents, name)),
+            if companion.plan.binds_devices() { "1" } else { "" }
         );
         archive.file(&format!("{folder}/driver.ko"), 0o644, &companion.plan.driver.bytes);
         archive.file(&format!("{folder}/workload"), 0o644, companion.workload.script.as_bytes());
@@ -152,6 +153,11 @@ fn admit(archive: &mut Archive, contents: &Contents<'_>) {
     }
 }
 
+/// The parameters of a module, as words for insmod.
+fn words(contents: &Contents<'_>, module: &str) -> String {
+    contents.parameters.get(module).map_or(String::new(), |words| words.join(" "))
+}
+
 /// The variables that init and the workload read.
 fn config(contents: &Contents<'_>) -> Result<String> {
     let mut text = String::new();
@@ -169,7 +175,10 @@ fn config(contents: &Contents<'_>) -> Result<String> {
     }
     set("DRIVER", &contents.plan.driver.name);
     set("CLASS", contents.class.name());
-    set("PARAMETERS", &contents.parameters.join(" "));
+    set("PARAMETERS", &words(contents, &contents.plan.driver.name));
+    for module in contents.parameters.keys() {
+        set(&format!("PARAMETERS_{module}"), &words(contents, module));
+    }
     set("WANTS_DEVICE", if contents.wants_device { "1" } else { "" });
     Ok(text)
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::exercise::catalog::{self, Class, Device, DeviceChoice};
+use crate::exercise::settings::{self, Parameter, Parameters};
 use crate::exercise::workload::Workload;
 use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
@@ -55,6 +56,8 @@ pub struct Prepared {
     pub software: Option<Software>,
     /// Further drivers, in the order of their turns.
     pub more: Vec<Companion>,
+    /// The parameters that the user sets, by module.
+    pub parameters: Parameters,
     /// The tree with the guest's programs, in the cache.
     pub guest_tree: PathBuf,
 }
@@ -114,12 +117,41 @@ impl Prepared {
             [] => None,
             _ => Some(Software::find(packages)?),
         };
-        Ok(Prepared { qemu, kernel, plan, also, choice, takes_device, workload, software, more, guest_tree })
+        let parameters = Parameters::new();
+        Ok(Prepared {
+            qemu,
+            kernel,
+            plan,
+            also,
+            choice,
+            takes_device,
+            workload,
+            software,
+            more,
+            parameters,
+            guest_tree,
+        })
     }
 
-    /// True where the driver should bind a device: the run has one for it, or its aliases name PCI devices.
+    /// Refuses a variable that no script of the run reads.
+    pub fn refuse_unread<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<()> {
+        let more = self.more.iter().map(|companion| &companion.workload);
+        settings::refuse_unread(std::iter::once(&self.workload).chain(more), names)
+    }
+
+    /// Sets parameters of the run's modules, in place of earlier ones. Unknown modules and names are refused.
+    pub fn set_parameters(&mut self, given: &[Parameter]) -> Result<()> {
+        let more = self.more.iter().map(|companion| &companion.plan);
+        let plans: Vec<&LoadPlan> = std::iter::once(&self.plan).chain(more).collect();
+        let drivers: Vec<&ModuleFile> = plans.iter().map(|plan| &plan.driver).collect();
+        let others: Vec<&ModuleFile> = plans.iter().flat_map(|plan| &plan.before).chain(&self.also).collect();
+        self.parameters = settings::assign(given, &drivers, &others)?;
+        Ok(())
+    }
+
+    /// True where the driver should bind a device: the run has one for it, or its aliases name devices of a bus.
     pub fn wants_device(&self) -> bool {
-        self.takes_device || self.plan.aliases.iter().any(|alias| alias.starts_with("pci:"))
+        self.takes_device || self.plan.binds_devices()
     }
 }
 

@@ -26,7 +26,7 @@ impl Target {
     /// The kernel that `wanted` names. It is one of `ROOT/boot/vmlinuz-RELEASE`, `ROOT/lib/modules/RELEASE`,
     /// with or without `build` behind, `ROOT/usr/src/linux-headers-RELEASE`, or a name for [`kernels::find`].
     pub fn find(packages: &Packages, wanted: &str) -> Result<Target> {
-        match installed(Path::new(wanted)) {
+        match kernels::root_and_release(Path::new(wanted)) {
             Some((root, release)) => below(&root, &release),
             None => Ok(Target { kernel: kernels::find(packages, wanted)?, headers: None }),
         }
@@ -41,40 +41,10 @@ impl Target {
     }
 }
 
-/// Root and release of an installed kernel, by the name of one of its files. Links are not followed, since
-/// the name contains both.
-fn installed(path: &Path) -> Option<(PathBuf, String)> {
-    let path = std::path::absolute(path).ok()?;
-    let name = path.file_name()?.to_str()?;
-    let path = if name == "build" { path.parent()? } else { &path };
-    let name = path.file_name()?.to_str()?;
-    let folder = path.parent()?;
-    let (release, inside) = if let Some(release) = name.strip_prefix("vmlinuz-") {
-        (release, "boot")
-    } else if let Some(release) = name.strip_prefix("linux-headers-") {
-        (release, "usr/src")
-    } else {
-        (name, "lib/modules")
-    };
-    let root = folder.ends_with(inside).then(|| folder.ancestors().nth(inside.split('/').count()))??;
-    // Where `/lib` is a link to `/usr/lib`, both names are in use.
-    let root = if inside == "lib/modules" && root.ends_with("usr") { root.parent()? } else { root };
-    Some((root.to_path_buf(), release.to_owned()))
-}
-
 /// An installed kernel by its release.
 fn below(root: &Path, release: &str) -> Result<Target> {
-    let modules = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(release));
-    let bad = |path: &Path, why: String| Error::BadKernel { path: path.to_path_buf(), why };
-    let modules = modules.iter().find(|folder| folder.is_dir()).cloned().ok_or_else(|| {
-        bad(&modules[0], format!("there are no modules of kernel {release} on this machine"))
-    })?;
-    let images = [root.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
-    let vmlinuz = images
-        .iter()
-        .find(|image| image.is_file())
-        .cloned()
-        .ok_or_else(|| bad(&images[0], "there is no such image of the kernel".into()))?;
+    let kernel = kernels::below(root, release)?;
+    let modules = &kernel.modules;
     let headers = [modules.join("build"), root.join("usr/src").join(format!("linux-headers-{release}"))];
     let found = headers.iter().find(|folder| folder.join("Module.symvers").is_file());
     let headers = match found {
@@ -82,7 +52,7 @@ fn below(root: &Path, release: &str) -> Result<Target> {
         // A later step finds out whether they are needed.
         None => Some(headers[0].clone()),
     };
-    Ok(Target { kernel: Kernel { release: release.to_owned(), vmlinuz, modules }, headers })
+    Ok(Target { kernel, headers })
 }
 
 #[cfg(test)]
@@ -92,8 +62,10 @@ mod tests {
 
     #[test]
     fn an_installed_kernel_is_known_by_any_of_its_files() {
-        let known =
-            |path| installed(Path::new(path)).map(|(root, release)| (root.display().to_string(), release));
+        let known = |path| {
+            kernels::root_and_release(Path::new(path))
+                .map(|(root, release)| (root.display().to_string(), release))
+        };
         let expected = |root: &str| Some((root.to_owned(), "6.1.0-1".to_owned()));
         assert_eq!(known("/boot/vmlinuz-6.1.0-1"), expected("/"));
         assert_eq!(known("/lib/modules/6.1.0-1/build"), expected("/"));

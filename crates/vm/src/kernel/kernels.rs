@@ -43,9 +43,10 @@ pub struct Listed {
     pub cached: bool,
 }
 
-/// Finds the kernel that `wanted` names. It is a short name (`6.1`), a release (`6.1.0-47-amd64`), a `.deb`,
-/// a folder of `.deb` files, or a folder of unpacked packages. The last is `FOLDER`, or `FOLDER:RELEASE`
-/// where it holds several.
+/// Finds the kernel that `wanted` names. It is a short name (`6.1`, `6.1-cloud`, `6.1-rt`), a release
+/// (`6.1.0-47-amd64`), a `.deb`, a folder of `.deb` files, the image of an installed kernel
+/// (`/boot/vmlinuz-RELEASE`), or a folder of unpacked packages. The last is `FOLDER`, or `FOLDER:RELEASE` where it
+/// holds several.
 pub fn find(packages: &Packages, wanted: &str) -> Result<Kernel> {
     let path = Path::new(wanted);
     if wanted.contains('/') || wanted.ends_with(".deb") || path.is_dir() {
@@ -93,10 +94,15 @@ pub fn headers(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
         .strip_suffix("-amd64")
         .ok_or_else(|| Error::BadValue(format!("no headers packages are known for kernel {release}")))?;
     // Up to 6.1 the build programs are shared by all builds of a version.
-    let series: Vec<&str> = base.split(['.', '-', '+']).collect();
+    let (build, flavor) = flavored(base);
+    let series: Vec<&str> = build.split(['.', '-', '+']).collect();
     let shared = format!("linux-kbuild-{}.{}", series[0], series.get(1).unwrap_or(&"0"));
-    let kbuild = if base.contains('+') { format!("linux-kbuild-{base}") } else { shared };
-    let names = [format!("linux-headers-{release}"), format!("linux-headers-{base}-common"), kbuild];
+    let kbuild = if build.contains('+') { format!("linux-kbuild-{build}") } else { shared };
+    let (common, own) =
+        (format!("linux-headers-{build}-common"), format!("linux-headers-{build}-common-{flavor}"));
+    // Up to 6.12 real-time builds have common headers of their own.
+    let common = if !flavor.is_empty() && packages.names(&own)?.contains(&own) { own } else { common };
+    let names = [format!("linux-headers-{release}"), common, kbuild];
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let what = format!("headers of kernel {release}");
     packages.ensure_tree(&format!("headers/{release}"), &what, Fetch::Exactly(&names))
@@ -140,11 +146,6 @@ fn version(release: &str) -> Option<&str> {
     let (major, minor) = release[..end].split_once('.')?;
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (number(major) && number(minor)).then_some(&release[..end])
-}
-
-/// The folder of [`debug_symbols`], if it was fetched before.
-pub fn cached_debug_symbols(cache: &Cache, kernel: &Kernel) -> Option<PathBuf> {
-    Some(cache.path(&format!("debug/{}", kernel.release))).filter(|path| path.is_dir())
 }
 
 fn read_pin(cache: &Cache, name: &str) -> Option<Pin> {
@@ -195,23 +196,33 @@ fn unknown(name: &str, releases: &[&str]) -> Error {
     Error::Unknown { what: "kernel", name: name.to_owned(), near }
 }
 
-/// The release in the name of an image package; `None` for debug, unsigned, cloud and real-time ones.
+/// Debian's flavors of a build, as the end of its name; the ordinary one has none.
+const FLAVORS: [&str; 2] = ["cloud", "rt"];
+
+/// A release or name in two parts: the build, and its flavor (empty for the ordinary one).
+fn flavored(name: &str) -> (&str, &str) {
+    let of = |flavor: &&'static str| Some((name.strip_suffix(*flavor)?.strip_suffix('-')?, *flavor));
+    FLAVORS.iter().find_map(of).unwrap_or((name, ""))
+}
+
+/// The release in the name of an image package; `None` for debug and unsigned ones.
 fn release_of(package: &str) -> Option<&str> {
     let release = package.strip_prefix("linux-image-")?;
-    let special = ["cloud", "-rt-", "unsigned", "-dbg", "-image-"].iter().any(|part| release.contains(part));
+    let special = ["unsigned", "-dbg", "-image-"].iter().any(|part| release.contains(part));
     (release.starts_with(|c: char| c.is_ascii_digit()) && release.ends_with("-amd64") && !special)
         .then_some(release)
 }
 
-/// The newest release that `name` stands for: equal to it, or it followed by a further part.
+/// The newest release that `name` stands for: equal to it, or it followed by a further part; of its flavor alone.
 fn newest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    let (name, flavor) = flavored(name.strip_suffix("-amd64").unwrap_or(name));
     known
         .iter()
         .filter_map(|package| release_of(package))
         .filter(|release| {
-            release
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
+            let (build, its) = flavored(release.trim_end_matches("-amd64"));
+            let rest = build.strip_prefix(name).filter(|_| its == flavor);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
         })
         .max_by_key(|release| {
             let (upstream, debian) = release.split_once('+').unwrap_or((release, ""));
@@ -222,7 +233,7 @@ fn newest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
             };
             // Of two builds of one version, the one for the older Debian: its build programs run on both.
             let older = numbers(debian).first().map_or(0, |number| u32::MAX - number);
-            (numbers(upstream.trim_end_matches("-amd64")), older)
+            (numbers(flavored(upstream.trim_end_matches("-amd64")).0), older)
         })
 }
 
@@ -237,7 +248,17 @@ fn from_path(cache: &Cache, wanted: &str) -> Result<Kernel> {
     }
     let bad = |why: &str| Error::BadKernel { path: path.clone(), why: why.to_owned() };
     if !path.exists() {
-        return Err(bad("no such file or folder; a kernel is 6.1, 6.12, 7.2, a .deb file, or a folder"));
+        return Err(bad(
+            "no such file or folder; a kernel is 6.1, 6.12, 7.2, a .deb file, a folder, or /boot/vmlinuz-RELEASE",
+        ));
+    }
+    if path.is_file() && path.extension().is_none_or(|extension| extension != "deb") {
+        return match root_and_release(&path) {
+            Some((root, release)) => below(&root, &release),
+            None => Err(bad(
+                "it is no .deb file, and no boot/vmlinuz-RELEASE with lib/modules/RELEASE beside 'boot'",
+            )),
+        };
     }
     let path = path.canonicalize().context("find", &path)?;
     let mut debs = if path.is_dir() { deb_files(&path)? } else { vec![path.clone()] };
@@ -258,6 +279,43 @@ fn from_path(cache: &Cache, wanted: &str) -> Result<Kernel> {
         Error::BadKernel { why, .. } => Error::BadKernel { path: path.clone(), why },
         other => other,
     })
+}
+
+/// Root and release of an installed kernel, by the name of one of its files. Links are not followed, since
+/// the name contains both.
+pub(crate) fn root_and_release(path: &Path) -> Option<(PathBuf, String)> {
+    let path = std::path::absolute(path).ok()?;
+    let name = path.file_name()?.to_str()?;
+    let path = if name == "build" { path.parent()? } else { &path };
+    let name = path.file_name()?.to_str()?;
+    let folder = path.parent()?;
+    let (release, inside) = if let Some(release) = name.strip_prefix("vmlinuz-") {
+        (release, "boot")
+    } else if let Some(release) = name.strip_prefix("linux-headers-") {
+        (release, "usr/src")
+    } else {
+        (name, "lib/modules")
+    };
+    let root = folder.ends_with(inside).then(|| folder.ancestors().nth(inside.split('/').count()))??;
+    // Where `/lib` is a link to `/usr/lib`, both names are in use.
+    let root = if inside == "lib/modules" && root.ends_with("usr") { root.parent()? } else { root };
+    Some((root.to_path_buf(), release.to_owned()))
+}
+
+/// The installed kernel with this release, below the root of its machine.
+pub(crate) fn below(root: &Path, release: &str) -> Result<Kernel> {
+    let modules = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(release));
+    let bad = |path: &Path, why: String| Error::BadKernel { path: path.to_path_buf(), why };
+    let modules = modules.iter().find(|folder| folder.is_dir()).cloned().ok_or_else(|| {
+        bad(&modules[0], format!("there are no modules of kernel {release} on this machine"))
+    })?;
+    let images = [root.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
+    let vmlinuz = images
+        .iter()
+        .find(|image| image.is_file())
+        .cloned()
+        .ok_or_else(|| bad(&images[0], "there is no such image of the kernel".into()))?;
+    Ok(Kernel { release: release.to_owned(), vmlinuz, modules })
 }
 
 fn digest(files: &[PathBuf]) -> Result<String> {
@@ -327,6 +385,11 @@ mod tests {
         .to_vec();
         assert_eq!(newest("6.1", &known), Some("6.1.0-56-amd64"));
         assert_eq!(newest("6.1.0-9", &known), Some("6.1.0-9-amd64"));
+        assert_eq!(newest("6.1.0-9-amd64", &known), Some("6.1.0-9-amd64"));
+        assert_eq!(newest("6.1-cloud", &known), Some("6.1.0-57-cloud-amd64"));
+        assert_eq!(newest("6.1.0-57-cloud-amd64", &known), Some("6.1.0-57-cloud-amd64"));
+        assert_eq!(newest("7.2-rt", &known), Some("7.2.12+deb13-rt-amd64"));
+        assert_eq!(newest("6.1-rt", &known), None);
         assert_eq!(newest("6.12", &known), Some("6.12.117+deb12-amd64"));
         assert_eq!(newest("7.2", &known), None);
         assert_eq!(newest("6", &known), Some("6.12.117+deb12-amd64"));

@@ -1,9 +1,10 @@
 //! Kernel trees: images, modules and what they depend on, and building modules against them.
 //!
-//! **Knows**: short names of kernels, packages, `modules.dep`, kbuild, `guardrail.ko`. **Must not know**: a running guest.
+//! **Knows**: short names of kernels, packages, `modules.dep`, kbuild, debug packages, `guardrail.ko`. **Must not know**: a running guest.
 
 pub mod installed;
 pub mod kbuild;
 pub mod kernels;
 pub mod modules;
 pub mod runtime;
+pub mod symbols;

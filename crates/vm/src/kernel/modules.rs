@@ -52,6 +52,35 @@ pub struct LoadPlan {
     pub aliases: Vec<String>,
 }
 
+/// How the aliases of devices begin that drivers bind, by bus.
+const BUSES: [&str; 18] = [
+    "pci:",
+    "usb:",
+    "virtio:",
+    "platform:",
+    "acpi",
+    "of:",
+    "i2c:",
+    "spi:",
+    "hid:",
+    "serio:",
+    "pnp:",
+    "hdaudio:",
+    "sdio:",
+    "scsi:",
+    "wmi:",
+    "auxiliary:",
+    "pcmcia:",
+    "vmbus:",
+];
+
+impl LoadPlan {
+    /// True where the driver serves devices of a bus: without one, it has not done its work.
+    pub fn binds_devices(&self) -> bool {
+        self.aliases.iter().any(|alias| BUSES.iter().any(|bus| alias.starts_with(bus)))
+    }
+}
+
 /// The fields of `.modinfo` that matter here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModInfo {
@@ -65,6 +94,8 @@ pub struct ModInfo {
     pub vermagic: String,
     /// The aliases of the devices that it serves.
     pub aliases: Vec<String>,
+    /// The names of its parameters.
+    pub parameters: BTreeSet<String>,
     /// True where it was guarded.
     pub guarded: bool,
 }
@@ -282,6 +313,9 @@ fn parse_mod_info(data: &[u8]) -> ModInfo {
                 let before = value.split("pre:").nth(1).unwrap_or_default().split("post:").next();
                 info.asks_for.extend(before.unwrap_or_default().split_whitespace().map(str::to_owned));
             }
+            "parm" | "parmtype" => {
+                info.parameters.extend(value.split_once(':').map(|(name, _)| name.to_owned()));
+            }
             "alias" => info.aliases.push(value.to_owned()),
             guardrail_abi::FIELD => info.guarded = true,
             _ => {}
@@ -301,9 +335,10 @@ mod tests {
     #[test]
     fn modinfo_fields_are_read() {
         let info = parse_mod_info(
-            b"license=GPL\0alias=pci:v00008086d*\0depends=mii,scsi_mod\0\0guardrail=checks\0vermagic=6.1 SMP\0name=x\0softdep=pre: crc32c aes post: y",
+            b"license=GPL\0alias=pci:v00008086d*\0depends=mii,scsi_mod\0\0guardrail=checks\0vermagic=6.1 SMP\0name=x\0softdep=pre: crc32c aes post: y\0parm=debug:Level: 0 to 3\0parmtype=debug:int\0parmtype=hidden:uint",
         );
         assert_eq!(info.asks_for, ["crc32c", "aes"]);
+        assert_eq!(info.parameters.iter().collect::<Vec<_>>(), ["debug", "hidden"]);
         assert_eq!(info.depends, ["mii", "scsi_mod"]);
         assert_eq!(info.vermagic, "6.1 SMP");
         assert_eq!(info.aliases, ["pci:v00008086d*"]);

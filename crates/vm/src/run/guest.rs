@@ -86,6 +86,8 @@ pub(crate) struct Ended {
     pub(crate) status: Option<ExitStatus>,
     /// Why the device was cut off, if it was.
     pub(crate) contained: Option<String>,
+    /// The length of the console's file when the device was cut off.
+    pub(crate) cut_at: Option<u64>,
 }
 
 /// A running QEMU and the threads that read from it.
@@ -103,6 +105,7 @@ pub(crate) struct Guest {
     ports: Ports<UnixStream>,
     device: String,
     contained: Option<String>,
+    cut_at: Option<u64>,
 }
 
 impl Guest {
@@ -177,6 +180,7 @@ impl Guest {
             ports: Ports::new(ports).context("set up a socket for", Path::new("QEMU"))?,
             device: machine::device_id(prepared).to_owned(),
             contained: None,
+            cut_at: None,
         })
     }
 
@@ -190,6 +194,7 @@ impl Guest {
         let mut last_life = Instant::now();
         let mut last_count = (0, 0);
         let mut end_by: Option<Instant> = None;
+        let mut cut_off_by: Option<Instant> = None;
         // A containable device must be cut off quickly, so the loop looks around more often.
         let pause = Duration::from_millis(if options.containable { 2 } else { 100 });
         loop {
@@ -232,7 +237,8 @@ impl Guest {
             {
                 self.cut_off(&places, watch);
                 self.contained = Some(why);
-                end_by.get_or_insert(Instant::now() + AFTER_CUT);
+                self.cut_at = fs::metadata(&self.console_file).ok().map(|file| file.len());
+                cut_off_by = Some(Instant::now() + AFTER_CUT);
             }
             if let Some(file) = watch.save.as_mut().and_then(|save| save.wanted()) {
                 let saved = self.save(&file, watch);
@@ -249,6 +255,9 @@ impl Guest {
             }
             if end_by.is_some_and(|time| Instant::now() >= time) {
                 return None;
+            }
+            if cut_off_by.is_some_and(|time| Instant::now() >= time) {
+                return Some(without_device(&self.step()));
             }
             if self.start.elapsed() >= options.limits.total {
                 return Some(Outcome::TimedOut { limit: options.limits.total, step: self.step() });
@@ -349,8 +358,15 @@ impl Guest {
             stderr,
             status: self.child.ending(),
             contained: self.contained,
+            cut_at: self.cut_at,
         }
     }
+}
+
+/// How a guest ends that goes on for too long after its device was cut off.
+pub(crate) fn without_device(step: &str) -> Outcome {
+    let seconds = AFTER_CUT.as_secs();
+    Outcome::Stopped { why: format!("the guest went on for {seconds} s without the device, in '{step}'") }
 }
 
 fn listen_lines(
@@ -373,6 +389,7 @@ fn listen_console(mut stream: UnixStream, mut log: fs::File, sender: Sender<Hear
         let (mut lines, mut scan, mut room) = (Lines::default(), Scan::default(), console::MAX_FILE);
         each_piece(&mut stream, |bytes| {
             let kept = &bytes[..bytes.len().min(room)];
+            scan.cut |= kept.len() < bytes.len();
             // A console file that cannot be written must not end the run.
             if log.write_all(kept).is_ok() {
                 room -= kept.len();

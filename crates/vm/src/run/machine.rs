@@ -159,11 +159,15 @@ fn drive(disk: &Image, rerun: bool) -> [String; 2] {
 /// The host reads this console; the user may add others, but not replace it.
 const CONSOLE: &str = "console=ttyS0";
 
+/// Every so many milliseconds, KFENCE takes an allocation into its own pool. Debian's kernels have it from 6.12 on,
+/// and leave it off. Others do not read the word.
+const KFENCE: &str = "kfence.sample_interval=100";
+
 /// The guest kernel's command line.
 fn kernel_arguments(options: &Options) -> String {
     let mut words = vec![
         CONSOLE,
-        "quiet",
+        if options.whole_log { "loglevel=8" } else { "quiet" },
         "mitigations=off",
         // The kernel's own zeroing would hide what the driver leaves uninitialized.
         "init_on_alloc=0",
@@ -177,6 +181,9 @@ fn kernel_arguments(options: &Options) -> String {
         "random.trust_cpu=on",
         "rcupdate.rcu_cpu_stall_suppress=1",
     ];
+    if options.whole_log {
+        words.push(KFENCE);
+    }
     if !options.kaslr {
         words.push("nokaslr");
     }
@@ -232,6 +239,18 @@ mod tests {
             "{words}"
         );
         assert!(!words.contains("mitigations=off"), "{words}");
+    }
+
+    #[test]
+    fn a_kernel_whose_log_is_read_says_more() {
+        let mut options = Options::new(Path::new("/run"));
+        assert!(kernel_arguments(&options).contains(" quiet "));
+        options.whole_log = true;
+        let words = kernel_arguments(&options);
+        assert!(words.contains(" loglevel=8 ") && words.ends_with(" kfence.sample_interval=100"), "{words}");
+        options.kernel_arguments.push("kfence.sample_interval=0 loglevel=4".into());
+        let words = kernel_arguments(&options);
+        assert!(!words.contains("=100") && !words.contains("=8"), "{words}");
     }
 
     #[test]

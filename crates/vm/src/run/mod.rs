@@ -96,7 +96,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     let contents = Contents {
         plan: &prepared.plan,
         also: &prepared.also,
-        parameters: &options.parameters,
+        parameters: &prepared.parameters,
         wants_device: prepared.wants_device(),
         class: prepared.choice.class,
         workload: &prepared.workload,
@@ -126,8 +126,10 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         outcome,
         wall: ended.wall,
         console: ended.console,
+        console_cut: ended.scan.cut,
         trouble: ended.scan.excerpt().to_owned(),
         progress: ended.progress,
+        cut_at: ended.cut_at,
     };
     if finished.outcome == Outcome::Completed
         && prepared.workload.needs.has_disk()
@@ -238,6 +240,7 @@ mod tests {
             stderr: "warning: x\nqemu: no such device\n".into(),
             status: None,
             contained: None,
+            cut_at: None,
         }
     }
 
@@ -278,6 +281,15 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_that_was_ended_after_a_cut_off_says_so() {
+        let quiet = Ended { stderr: String::new(), ..ended(&["booted", "begin rings"], &[], None) };
+        let then = judge(&quiet, Some(guest::without_device("rings"))).to_string();
+        assert_eq!(then, "the run was stopped: the guest went on for 10 s without the device, in 'rings'");
+        let contained = Outcome::Contained { why: "a finding is contained".into(), then };
+        assert!(!contained.to_string().contains("without a word"), "{contained}");
+    }
+
+    #[test]
     fn steps_have_durations() {
         let at = Duration::from_secs;
         let finished = Finished {
@@ -289,7 +301,9 @@ mod tests {
             ],
             wall: at(7),
             console: PathBuf::new(),
+            console_cut: false,
             trouble: String::new(),
+            cut_at: None,
         };
         assert_eq!(finished.steps(), [("ping", at(2))]);
         assert_eq!(finished.boot(), Some(at(3)));

@@ -79,10 +79,10 @@ pub struct Options {
     pub disk_mib: u64,
     /// Variables for the workload, such as `DOWNLOAD_MB`.
     pub variables: Vec<(String, String)>,
-    /// Module parameters (`name=value`).
-    pub parameters: Vec<String>,
     /// Words added to the kernel's command line.
     pub kernel_arguments: Vec<String>,
+    /// The console shows all messages of the kernel, not only errors, and KFENCE looks for faults.
+    pub whole_log: bool,
     /// The driver's device can be cut off during the run; see [`Watch::closed`].
     pub containable: bool,
     /// The folder where the whole machine is recorded, or from which it is replayed; mostly `None`.
@@ -152,8 +152,8 @@ impl Options {
             memory_mib: 512,
             disk_mib: 64,
             variables: Vec::new(),
-            parameters: Vec::new(),
             kernel_arguments: Vec::new(),
+            whole_log: false,
             containable: false,
             rerun: None,
             qemu_arguments: Vec::new(),

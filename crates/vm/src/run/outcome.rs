@@ -112,7 +112,7 @@ impl std::fmt::Display for Outcome {
             Outcome::WorkloadFailed { step, why } => write!(f, "the workload failed at '{step}': {why}"),
             Outcome::GuestPanic { text } => {
                 write!(f, "the guest panicked: {}", text.lines().next().unwrap_or("without a word"))?;
-                let place = text.lines().find_map(|line| line.split_once("RIP: ")?.1.split_once(':'));
+                let place = text.lines().find_map(|line| line.split_once("RIP: 0010")?.1.split_once(':'));
                 place.map_or(Ok(()), |(_, place)| write!(f, ", at {place}"))
             }
             Outcome::GuestHang { step, silence } => {
@@ -159,8 +159,13 @@ pub struct Finished {
     pub wall: Duration,
     /// The file with the guest's console, bounded.
     pub console: PathBuf,
+    /// True where the console was longer than its file may be.
+    pub console_cut: bool,
     /// The kernel's report of trouble (an oops, a KFENCE report), from its first line on; mostly empty.
     pub trouble: String,
+    /// The length of the console's file when the device was cut off; `None` where it was not. What the kernel
+    /// says later follows from the missing device.
+    pub cut_at: Option<u64>,
 }
 
 impl Finished {

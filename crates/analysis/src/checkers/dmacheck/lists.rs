@@ -230,7 +230,8 @@ impl DmaCheck {
             m.again -= 1;
             return;
         }
-        self.no_doubt(id);
+        self.no_doubt(cx, id);
+        self.taken_back(cx, m.dev, &m.memory);
         self.maps.remove(id);
         self.maps.bury(&m, hook.stack);
         let wrong = if m.kind != MapKind::List {

@@ -319,9 +319,16 @@ impl Checker for DmaCheck {
 
     #[inline]
     fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
+        if access.io && !self.doubts.is_empty() {
+            self.started(cx);
+        }
         if self.maps.may_touch(access.addr, u64::from(access.size)) {
             self.touched(cx, Site::Insn(insn.addr), access.addr, u64::from(access.size), true);
         }
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        self.settle(cx, |_| true);
     }
 
     fn rep_move(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, range: RepRange) {

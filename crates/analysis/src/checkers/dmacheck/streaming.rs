@@ -257,7 +257,8 @@ impl DmaCheck {
             return;
         };
         let Some(m) = self.maps.remove(id) else { return };
-        self.no_doubt(id);
+        self.no_doubt(cx, id);
+        self.taken_back(cx, m.dev, &m.memory);
         self.maps.bury(&m, hook.stack);
         let wrong = if m.kind == MapKind::List && kind != MapKind::List {
             Some(format!("dma_unmap_single or dma_unmap_page of {}", text::mapping(&m)))

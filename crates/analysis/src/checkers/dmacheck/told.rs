@@ -34,7 +34,7 @@ impl Told {
     ) -> Option<usize> {
         let state = cx.state;
         let stack = cx.stack(place);
-        let at = place_of(state, &stack);
+        let at = place_of(state, &stack.near);
         if self.0.len() >= MAX_CALLS {
             self.0.clear();
         }

@@ -6,10 +6,14 @@ use crate::checker::{Cx, Draft, Site};
 use crate::definedness::MAX_RANGE;
 use crate::level::Level;
 use crate::machine::{Out, USER_END};
-use guardrail_knowledge::effect::{Effect, Len, MapKind};
+use guardrail_knowledge::effect::{Effect, Key, Len, MapKind, SyncOp};
 
+/// What functions release that access registers of devices.
+const DEVICE: &str = "device";
 /// Most writes that wait for a synchronization.
 const MAX_DOUBTS: usize = 256;
+/// The verdict on a write that waits for one.
+const IN_DOUBT: &str = "undecided: a synchronization for the device may follow, which makes it right";
 
 /// A reported write that a synchronization for the device may still justify.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +24,8 @@ pub(super) struct Doubt {
     to: u64,
     key: Option<(u64, Level)>,
     finding: usize,
+    /// The finding counts unless a synchronization retracts it.
+    settled: bool,
 }
 
 impl DmaCheck {
@@ -35,9 +41,27 @@ impl DmaCheck {
     }
 
     /// Keeps the findings about writes to a mapping: no synchronization justifies them any more.
-    pub(super) fn no_doubt(&mut self, map: MapId) {
-        if !self.doubts.is_empty() {
-            self.doubts.retain(|d| d.map != map);
+    pub(super) fn no_doubt(&mut self, cx: &mut Cx<'_>, map: MapId) {
+        self.settle(cx, |d| d.map == map);
+        self.doubts.retain(|d| d.map != map);
+    }
+
+    /// The driver writes to a register: from now on the device may use what the same run wrote before. A
+    /// synchronization that follows nevertheless still retracts the findings.
+    #[cold]
+    pub(super) fn started(&mut self, cx: &mut Cx<'_>) {
+        let key = key(cx);
+        self.settle(cx, |d| d.key == key);
+    }
+
+    /// Findings about writes that nothing has justified count from now on.
+    pub(super) fn settle(&mut self, cx: &mut Cx<'_>, concerns: impl Fn(&Doubt) -> bool) {
+        for d in self.doubts.iter_mut().filter(|d| !d.settled && concerns(d)) {
+            d.settled = true;
+            cx.reports.trust(d.finding);
+            if let Some(finding) = cx.reports.get_mut(d.finding) {
+                finding.triage = None;
+            }
         }
     }
 
@@ -51,6 +75,12 @@ impl DmaCheck {
 
     /// Judges what a kernel function accesses on the driver's behalf.
     pub(super) fn touched_by_call(&mut self, cx: &mut Cx<'_>, out: &Out) {
+        let starts = |effect: &Effect| {
+            matches!(effect, Effect::Sync(SyncOp::Release { key: Key::Global(DEVICE), .. }))
+        };
+        if !self.doubts.is_empty() && out.effects().iter().any(starts) {
+            self.started(cx);
+        }
         for effect in out.effects() {
             let (ptr, len, unit, store) = match effect {
                 Effect::Define { ptr, len: len @ (Len::Const(_) | Len::Arg(_) | Len::Product(..)) }
@@ -92,6 +122,7 @@ impl DmaCheck {
                 object: state.objects.at(from).map(|(_, o)| o.clone()),
                 access: Some(text::access(store, addr, len)),
                 related: vec![text::related(state, "mapped", m.stack)],
+                triage: store.then(|| IN_DOUBT.to_owned()),
                 ..Draft::error(format!(
                     "{} of {} at offset {} of {}, which the device {}",
                     text::access_word(store),
@@ -102,12 +133,15 @@ impl DmaCheck {
                 ))
             });
             if let Some(finding) = finding.filter(|_| store) {
+                cx.reports.doubt(finding);
                 let key = key(cx);
                 if self.doubts.len() >= MAX_DOUBTS {
+                    let oldest = self.doubts[0].finding;
                     // The oldest finding stays reported.
+                    self.settle(cx, |d| d.finding == oldest);
                     self.doubts.remove(0);
                 }
-                self.doubts.push(Doubt { map: id, dev: m.dev, from, to, key, finding });
+                self.doubts.push(Doubt { map: id, dev: m.dev, from, to, key, finding, settled: false });
             }
             return;
         }

@@ -41,7 +41,7 @@ fn tell(cx: &mut Cx<'_>, mapped: StackId, size: u64) {
     let is_driver = |at: &u64| state.modules.contains(*at);
     let first = stack.iter().position(is_driver).unwrap_or(0);
     let own = stack[first..].iter().take_while(|at| is_driver(at)).count();
-    cx.report_as(NAME, "dma-unchecked", stack, &stack[first..first + own], || Draft {
+    cx.report_as(NAME, "dma-unchecked", &state.stacks.trace(mapped), &stack[first..first + own], || Draft {
         severity: Severity::Warning,
         ..Draft::error(format!(
             "the bus address of a {size}-byte buffer is used without a check by dma_mapping_error"

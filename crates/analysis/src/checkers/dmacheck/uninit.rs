@@ -32,6 +32,13 @@ pub(super) struct Empty {
     finding: usize,
 }
 
+impl Empty {
+    /// Whether one of the pieces of memory, each with its length, has a byte of the buffer.
+    fn overlaps(&self, memory: &[(u64, u64)]) -> bool {
+        memory.iter().any(|&(at, len)| self.from < at.saturating_add(len) && at < self.to)
+    }
+}
+
 /// The undefined bytes in memory that a device gets.
 struct Undefined {
     /// Address of the first undefined byte; `offset` counts in bytes over all the pieces.
@@ -51,10 +58,12 @@ impl DmaCheck {
         }
         // A synchronization retracts the findings about buffers that were empty when they were mapped.
         self.empty.retain(|empty| {
-            let overlaps = |&(at, len): &(u64, u64)| empty.from < at.saturating_add(len) && at < empty.to;
-            let again = lent.memory.iter().any(overlaps);
-            if again && lent.synced {
-                cx.reports.retract(empty.finding);
+            let again = empty.overlaps(lent.memory);
+            match (again, lent.synced) {
+                (true, true) => cx.reports.retract(empty.finding),
+                // It is mapped anew, and nobody had filled it before.
+                (true, false) => cx.reports.trust(empty.finding),
+                (false, _) => {}
             }
             !again
         });
@@ -73,6 +82,17 @@ impl DmaCheck {
                 cx.reports.retract(empty.finding);
             }
             empty.dev != dev
+        });
+    }
+
+    /// Memory is taken back from a device: what it got is settled.
+    pub(super) fn taken_back(&mut self, cx: &mut Cx<'_>, dev: u64, memory: &[(u64, u64)]) {
+        self.empty.retain(|empty| {
+            let back = empty.dev == dev && empty.overlaps(memory);
+            if back {
+                cx.reports.trust(empty.finding);
+            }
+            !back
         });
     }
 
@@ -109,11 +129,15 @@ impl DmaCheck {
         if !empty {
             // The same bytes are not reported each time that the device gets them.
             define(cx, lent.memory);
+            if let Some(finding) = finding {
+                cx.reports.trust(finding);
+            }
         } else if let Some(finding) = finding {
             if self.empty.len() >= MAX_DOUBTS {
                 // The oldest finding stays reported.
-                self.empty.remove(0);
+                cx.reports.trust(self.empty.remove(0).finding);
             }
+            cx.reports.doubt(finding);
             let pieces = lent.memory.iter().map(|&(at, len)| (at, at.saturating_add(len)));
             let (from, to) =
                 pieces.fold((u64::MAX, 0), |all, piece| (all.0.min(piece.0), all.1.max(piece.1)));

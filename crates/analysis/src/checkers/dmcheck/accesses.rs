@@ -1,11 +1,11 @@
 //! Judges the driver's accesses: bounds, lifetime of objects, the stack, and undefined bytes that leave the
 //! driver.
 
-use super::{DmCheck, LARGEST_SLAB, NAME, NULL_END, Touch, text};
+use super::{DmCheck, NAME, NULL_END, Touch, text};
 use crate::checker::{Cx, Draft, Site};
 use crate::definedness::MAX_RANGE;
 use crate::level::Level;
-use crate::machine::{Activation, Object, USER_END};
+use crate::machine::{Activation, LARGEST_SLAB, Object, USER_END};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Origin};
 use guardrail_knowledge::effect::Class;

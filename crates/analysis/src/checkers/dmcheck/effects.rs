@@ -39,10 +39,12 @@ impl DmCheck {
         let freed = || state.objects.at(at).is_some_and(|(_, object)| !object.is_live());
         if !(self.leaves_dma && matches!(effect, Effect::DmaMap { .. }) && freed()) {
             self.check_range(cx, at, n, store, place, Some(out.entry_rsp));
+            self.judge_pointer(cx, (out, regs), ptr, n, store);
         }
         match *effect {
             Effect::Copy { dst, .. } => {
                 self.check_range(cx, state.pointer(dst, &out.args), n, true, place, Some(out.entry_rsp));
+                self.judge_pointer(cx, (out, regs), dst, n, true);
             }
             Effect::ToUser { .. } => {
                 leaves(cx, "uninit-to-user", place, (at, n), "bytes copied to user memory");
@@ -58,6 +60,24 @@ impl DmCheck {
             }
             _ => {}
         }
+    }
+}
+
+impl DmCheck {
+    /// Judges what a kernel function has read, where its result says how much that was.
+    pub(super) fn judge_result(&mut self, cx: &mut Cx<'_>, out: &Out, effect: &Effect, result: u64) {
+        let Effect::Read { ptr, len } = *effect else { return };
+        let at = cx.state.pointer(ptr, &out.args);
+        let bound = |i: u8| out.args.get(usize::from(i)).copied().unwrap_or(0);
+        let n = match len {
+            Len::Result { extra, bound: most } => {
+                result.saturating_add(extra).min(most.map_or(u64::MAX, bound))
+            }
+            Len::Found(most) if result == 0 => bound(most),
+            Len::Found(most) => result.wrapping_sub(at).saturating_add(1).min(bound(most)),
+            _ => return,
+        };
+        self.check_range(cx, at, n, false, Site::Insn(out.pc), Some(out.entry_rsp));
     }
 }
 
@@ -86,7 +106,7 @@ fn value(cx: &mut Cx<'_>, regs: &Regs, reg: u8, size: u8, kind: &'static str, wh
 }
 
 /// The number of the register that an argument is passed in.
-fn register_of(arg: u8) -> u8 {
+pub(super) fn register_of(arg: u8) -> u8 {
     const ARGS: [u8; 6] = [7, 6, 2, 1, 8, 9];
     ARGS[usize::from(arg).min(5)]
 }

@@ -11,23 +11,27 @@
 //! - Where DMACheck runs, it judges what devices get.
 //! - Only objects that the driver allocated, and vmalloc memory, have exact bounds: kernel code may use all
 //!   of a slot (`ksize`).
+//! - Where a pointer came from an object, that is known for certain, or its value agrees with what the driver
+//!   stored. An access of such a pointer to a neighbor of its object is out of bounds, or to memory beside it of
+//!   which nothing is known where only constants were added to the pointer. An access to memory that
+//!   was freed and allocated again is a use after free, but only where the pointer is certain.
 //! - A leak is an object that the driver allocated and that no call frees before the log ends, after the
 //!   module was unloaded. An object that was passed to a kernel function that may keep it is no leak.
 
 mod accesses;
 mod effects;
+mod pointers;
 mod text;
 
 use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Site};
 use crate::machine::{Out, USER_END};
-use crate::value_flow::{InsnCtx, Origin, Regs, RepRange, Value};
+use crate::provenance::Stray;
+use crate::value_flow::{InsnCtx, Origin, Reach, Regs, RepRange, Value};
 use accesses::{fault_of, leaves, uninit};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
 
-/// Larger objects of kmalloc, in bytes, are pages.
-const LARGEST_SLAB: u64 = 8192;
 const NAME: &str = "dmcheck";
 /// Accesses below this address count as null dereferences.
 const NULL_END: u64 = 4096;
@@ -66,6 +70,10 @@ impl Checker for DmCheck {
         true
     }
 
+    fn needs_provenance(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn load(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access) {
         self.check(cx, insn, access);
@@ -85,6 +93,10 @@ impl Checker for DmCheck {
         uninit(cx, kind, Site::Insn(insn.addr), value.origin, || {
             format!("uninitialized value of {} {whither}", text::bytes(u64::from(access.size)))
         });
+    }
+
+    fn strayed(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, reach: &Reach, stray: Stray) {
+        self.astray(cx, reach, stray, Site::Insn(insn.addr));
     }
 
     fn undefined_branch(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, origin: Origin) {
@@ -142,6 +154,12 @@ impl Checker for DmCheck {
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, regs: &Regs) {
         for effect in out.effects() {
             self.judge(cx, out, regs, effect);
+        }
+    }
+
+    fn call_returned(&mut self, cx: &mut Cx<'_>, out: &Out, result: u64) {
+        for effect in out.effects() {
+            self.judge_result(cx, out, effect, result);
         }
     }
 

@@ -4,12 +4,12 @@
 //! event, and later by clocks (see [`crate::order`]). A store that takes something away releases nothing. Such
 //! stores clear a pointer, or are any store of a driver that shuts down.
 
-use super::races::{Known, ONE_WRITER, Pair, judgment, pair};
+use super::races::{Known, Pair, pair, settle};
 use super::triage::Form;
+use super::verdict::ONE_WRITER;
 use super::words::{Cell, Kind};
 use super::{DrCheck, Mode};
 use crate::checker::Cx;
-use guardrail_finding::Severity;
 
 /// Most pairs of strands where one has read what the other wrote.
 const MAX_HANDS: usize = 1 << 14;
@@ -159,9 +159,8 @@ impl DrCheck {
                     *known = Known::Flag;
                 }
             }
-        } else if finding.severity == Severity::Error {
-            finding.severity = Severity::Warning;
-            finding.triage = Some(judgment(Some(HANDS_OVER)));
+        } else {
+            settle(finding, HANDS_OVER);
         }
     }
 }

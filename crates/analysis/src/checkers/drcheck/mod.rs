@@ -24,12 +24,15 @@
 //! With the options `klockset` and `defer` it is plain Eraser without and with the order of deferred work,
 //! for comparison.
 
+mod by_code;
 mod hands;
 mod lockset;
 mod races;
 mod scene;
 mod text;
 mod triage;
+mod uses;
+mod verdict;
 mod words;
 
 use crate::checker::{Checker, Cx};
@@ -37,11 +40,12 @@ use crate::machine::{Context, Object, ObjectId, Out, Range, State, length};
 use crate::order::{Entry, Parts, Step, StrandId};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
+use by_code::ByCode;
 use guardrail_knowledge::effect::Effect;
 use guardrail_trace::event::{Access, RegionFlags};
 use hands::Hand;
 use races::{Group, Known, Open, Pair, Sequence};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use scene::{CallStacks, Scenes};
 use std::collections::{BTreeMap, VecDeque};
 use words::{At, Cell, Eraser, Kind, Words};
@@ -51,11 +55,14 @@ const NAME: &str = "drcheck";
 const USER_END: u64 = 1 << 47;
 /// Longest range in bytes in which single accesses are kept.
 const MAX_RANGE: u64 = 1 << 20;
+/// Shortest range in bytes that counts as a whole object or array.
+const WHOLE: u64 = 16;
 /// Cells and pages of the plain lockset, which needs more memory for each page.
 const LOCKSET_CELLS: usize = 1_600_000;
 const LOCKSET_PAGES: usize = 8192;
-/// Most instructions whose form is kept.
-const MAX_FORMS: usize = 1 << 16;
+
+/// Most runs that are known to go on.
+const MAX_LIVE: usize = 4096;
 
 /// What orders accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,8 +89,18 @@ pub struct DrCheck {
     pairs: FxHashMap<Pair, Known>,
     groups: FxHashMap<Group, Known>,
     /// What instructions do with the memory that they access, by address.
-    forms: FxHashMap<u64, triage::Form>,
+    forms: ByCode<triage::Form>,
+    /// What is done with the values that instructions load, by address.
+    uses: ByCode<uses::Uses>,
+    /// What functions do with the memory that their instructions access, by address.
+    handlings: ByCode<uses::Handling>,
     opens: Vec<Open>,
+    /// Undecided races whose runs have not ended.
+    pending: Vec<verdict::Pending>,
+    /// The runs that go on, by their serial numbers.
+    live: FxHashSet<u32>,
+    /// Findings that a run which goes on may take back.
+    doubts: Vec<(u32, usize)>,
     /// A bit for each word that one of the open races may be about (see `word_bit`).
     open_words: u64,
     sequences: VecDeque<Sequence>,
@@ -165,6 +182,7 @@ impl DrCheck {
         if len == 0 || !self.tracked(cx, addr, rsp, false) {
             return;
         }
+        let kind = if len >= WHOLE && kind.writes() { kind.with(Kind::WHOLE) } else { kind };
         if let Some(cell) = self.cell(cx, pc, kind) {
             self.touch(cx, addr, len.min(MAX_RANGE), cell);
         }
@@ -284,14 +302,7 @@ impl DrCheck {
 
     /// What the instruction at `pc` does with the memory that it accesses.
     fn form(&mut self, state: &State, pc: u64) -> triage::Form {
-        if let Some(&form) = self.forms.get(&pc) {
-            return form;
-        }
-        let form = triage::form(state, pc);
-        if self.forms.len() < MAX_FORMS {
-            self.forms.insert(pc, form);
-        }
-        form
+        self.forms.of(pc, || triage::form(state, pc))
     }
 }
 
@@ -361,18 +372,39 @@ impl Checker for DrCheck {
         self.scenes.moved();
     }
 
-    fn left(&mut self, _: &mut Cx<'_>, entry: &Entry) {
+    fn entered(&mut self, _: &mut Cx<'_>, entry: &Entry) {
+        if self.live.len() >= MAX_LIVE {
+            // Runs whose ends were not seen; what is known of the others is known to be final too early.
+            self.live.clear();
+        }
+        self.live.insert(entry.serial as u32);
+    }
+
+    fn left(&mut self, cx: &mut Cx<'_>, entry: &Entry) {
+        self.live.remove(&(entry.serial as u32));
         if !self.opens.is_empty() {
             self.run_over(entry.serial as u32);
         }
+        if !self.pending.is_empty() {
+            self.judge_again(cx, entry.serial as u32);
+        }
+        if !self.doubts.is_empty() {
+            self.trust(cx, entry.serial as u32);
+        }
     }
 
-    fn module_comes(&mut self, _: &mut Cx<'_>) {
+    fn module_comes(&mut self, cx: &mut Cx<'_>) {
         self.generation += 1;
         self.pairs.clear();
         self.groups.clear();
         self.forms.clear();
+        self.uses.clear();
+        self.handlings.clear();
         self.opens.clear();
+        self.pending.clear();
+        for (_, finding) in self.doubts.drain(..) {
+            cx.reports.trust(finding);
+        }
         self.open_words = 0;
         self.hands.clear();
     }

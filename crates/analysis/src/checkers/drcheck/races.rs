@@ -1,15 +1,15 @@
 //! Which pairs of accesses race, and how the races are judged.
 
+use super::triage::{DOUBLE_CHECKED, Verdict};
 use super::words::{At, CELLS, Cell, Kind};
 use super::{DrCheck, NAME, text, triage};
 use crate::checker::{Cx, Draft};
 use crate::order::Order;
-use guardrail_finding::{OtherAccess, Severity};
-use guardrail_knowledge::effect::{Class, LockKind};
-use guardrail_knowledge::role::Role;
+use guardrail_finding::triage::BENIGN;
+use guardrail_finding::{Finding, OtherAccess};
 
 /// Most pairs of places that are distinguished.
-const MAX_PAIRS: usize = 1 << 16;
+pub(super) const MAX_PAIRS: usize = 1 << 16;
 /// Most open races that are remembered: their runs continue, and may still clear them.
 const MAX_OPEN: usize = 256;
 /// Most runs whose reads between two looks at a sequence word are remembered.
@@ -29,11 +29,8 @@ pub(super) enum Known {
     Flag,
 }
 
-/// The judgment of a flag that only one side writes, which is likely harmless.
-pub(super) const ONE_WRITER: &str = "flag or index with one writer";
-
 /// What distinguishes findings: the target of the race, the two functions (the smaller first), and whether it
-/// is judged benign.
+/// is judged harmful.
 pub(super) type Group = (text::Target, u64, u64, bool);
 
 /// A race with a plain read, where the run that read may still show that it did no harm.
@@ -170,150 +167,47 @@ impl DrCheck {
         self.publish(cx, word, old, new, finding);
         if finding != NONE {
             self.open(cx, pair, finding, word, old, new);
+            self.doubt(cx, finding, old, new);
         }
     }
 
-    /// Judges a pair of places that was not seen before. Returns `None` where no further finding can be
-    /// reported.
-    fn judge(&mut self, cx: &mut Cx<'_>, at: At, word: u64, old: &Cell, new: &Cell) -> Option<Known> {
-        let called = old.kind.has(Kind::CALLED) || new.kind.has(Kind::CALLED);
-        // Driver and device hand descriptors back and forth; the order of that is seen elsewhere.
-        if !called && cx.state.objects.at(word).is_some_and(|(_, object)| object.class == Class::Dma) {
-            return Some(Known::Silent);
+    /// As long as the run of the read goes on, it may clear the race: it reads again under the lock, or
+    /// goes on by the flag that it has read.
+    fn doubt(&mut self, cx: &mut Cx<'_>, finding: usize, old: &Cell, new: &Cell) {
+        let read = if new.kind.writes() { old } else { new };
+        if read.kind.writes() || !self.live.contains(&read.run) || self.doubts.len() >= MAX_DOUBTS {
+            return;
         }
-        let forms = (self.form(cx.state, old.pc), self.form(cx.state, new.pc));
-        if self.reads_a_sequence(cx, word, old, new) {
-            return Some(Known::Silent);
+        cx.reports.doubt(finding);
+        if !self.doubts.contains(&(read.run, finding)) {
+            self.doubts.push((read.run, finding));
         }
-        if Self::reads_rcu_pointer(cx, old, new, forms) {
-            return Some(Known::Flag);
-        }
-        let mut why = triage::reason(forms.0, forms.1, old.mask == new.mask).filter(|_| !called);
-        if why.is_none() && self.read_again_under_lock(cx, at, old, new) {
-            why = Some(DOUBLE_CHECKED);
-        }
-        if why.is_none()
-            && let Some((store, load)) = Self::plain(old, new)
-        {
-            let (by, of) = if store.pc == old.pc { forms } else { (forms.1, forms.0) };
-            if !self.takes_away(store, by) {
-                if self.is_statistics(cx, store) || self.is_statistics(cx, load) {
-                    why = Some(STATISTICS);
-                } else if matches!(of, triage::Form::Test { .. }) && self.one_writer(cx, at, store) {
-                    why = Some(ONE_WRITER);
-                }
+    }
+
+    /// A run is over: what it might have shown of its races it has not.
+    pub(super) fn trust(&mut self, cx: &mut Cx<'_>, run: u32) {
+        self.doubts.retain(|&(of, finding)| {
+            if of == run {
+                cx.reports.trust(finding);
             }
-        }
-        if why.is_none() && !called {
-            why = self.counted_or_constant(cx, at, (old, new), forms);
-        }
-        let mut group = self.group(cx, word, old, new, why.is_some());
-        // Functions that keep statistics keep many.
-        if why == Some(STATISTICS) && (self.is_statistics(cx, old) || self.is_statistics(cx, new)) {
-            group.0 = text::Target::Address(0);
-        }
-        let known = match self.groups.get(&group).copied() {
-            Some(Known::Reported(finding)) => {
-                if let Some(finding) = cx.reports.get_mut(finding) {
-                    finding.count += 1;
-                }
-                Known::Reported(finding)
-            }
-            Some(known) => known,
-            None => Known::Reported(self.report(cx, word, old, new, pair(old, new), why)?),
-        };
-        if self.groups.len() < MAX_PAIRS {
-            self.groups.insert(group, known);
-        }
-        Some(known)
+            of != run
+        });
     }
 
-    /// Why a race of a read with a write is likely harmless because of what all writers of the word do.
-    /// Either they store one value, or they take turns in counting it, or the read is for a user to look at.
-    fn counted_or_constant(
-        &mut self,
-        cx: &Cx<'_>,
-        at: At,
-        (old, new): (&Cell, &Cell),
-        forms: (triage::Form, triage::Form),
-    ) -> Option<&'static str> {
-        let ((write, by), read) = match (old.kind.writes(), new.kind.writes()) {
-            (true, false) => ((old, forms.0), new),
-            (false, true) => ((new, forms.1), old),
-            _ => return None,
-        };
-        if let triage::Form::Store(Some(value)) = by
-            && value != 0
-        {
-            let others: Vec<(u64, u8)> = self
-                .words
-                .cells(at)
-                .filter(|cell| cell.kind.writes() && cell.mask & write.mask != 0)
-                .map(|cell| (cell.pc, cell.mask))
-                .collect();
-            let same = |&(pc, mask): &(u64, u8)| {
-                mask == write.mask && self.form(cx.state, pc) == triage::Form::Store(Some(value))
-            };
-            if others.len() > 1 && others.iter().all(same) {
-                return Some("same value written");
-            }
-        }
-        if by == triage::Form::Count && self.one_writer(cx, at, write) {
-            return Some(ONE_COUNTER);
-        }
-        self.is_shown(cx, read).then_some(SHOWN)
-    }
-
-    /// Whether the access is in a function that shows a user what it reads.
-    fn is_shown(&self, cx: &Cx<'_>, cell: &Cell) -> bool {
-        let stack = cx.state.frames(&self.stacks.stack(cell.pc, cell.callers));
-        let outermost = stack.iter().rev().find(|frame| frame.module.is_some());
-        let gets = outermost
-            .is_some_and(|frame| ["get", "show", "proc_read"].iter().any(|w| frame.function.contains(w)));
-        gets && stack.iter().any(|frame| frame.module.is_none() && Role::Shows.has(&frame.function))
-    }
-
-    /// Whether a reader of RCU loads a pointer that the other side stores, which is what RCU is for. When the
-    /// old object may be freed is another matter.
-    fn reads_rcu_pointer(cx: &Cx<'_>, old: &Cell, new: &Cell, forms: (triage::Form, triage::Form)) -> bool {
-        let Some((store, load)) = Self::plain(old, new) else { return false };
-        let of = if load.pc == new.pc { forms.1 } else { forms.0 };
-        // The reader uses the loaded pointer as an address, or tests whether there is one.
-        if !matches!(of, triage::Form::Other | triage::Form::Test { .. }) {
-            return false;
-        }
-        let held = cx.state.order.locks(load.locks).iter().filter_map(|(lock, _)| cx.state.order.lock(*lock));
-        store.mask == 0xff && load.mask == 0xff && held.into_iter().any(|lock| lock.kind == LockKind::Rcu)
-    }
-
-    fn group(&self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell, benign: bool) -> Group {
-        let over = if old.mask & new.mask == 0 { new.mask } else { old.mask & new.mask };
-        let target = text::group_target(cx.state, word + u64::from(over.trailing_zeros()), old.pc);
-        let (a, b) = (text::function(cx.state, old.pc), text::function(cx.state, new.pc));
-        (target, a.min(b), a.max(b), benign)
-    }
-
-    /// Whether the access is in a function that gathers statistics.
-    fn is_statistics(&self, cx: &Cx<'_>, cell: &Cell) -> bool {
-        let stack = cx.state.frames(&self.stacks.stack(cell.pc, cell.callers));
-        let mut driver = stack.iter().filter(|frame| frame.module.is_some());
-        driver.any(|frame| ["stats", "statistics"].iter().any(|word| frame.function.contains(word)))
-    }
-
-    fn report(
+    pub(super) fn report(
         &mut self,
         cx: &mut Cx<'_>,
         word: u64,
         old: &Cell,
         new: &Cell,
         pair: Pair,
-        why: Option<&str>,
+        verdict: Verdict,
     ) -> Option<usize> {
         let state = cx.state;
         let stack = self.stacks.stack(new.pc, new.callers);
-        let other = state.frames(&self.stacks.stack(old.pc, old.callers));
+        let other = state.whole(&self.stacks.stack(old.pc, old.callers));
         let scenes = &self.scenes;
-        let here = state.frames(&stack);
+        let here = state.frames(&stack.near);
         let module = here.iter().find_map(|f| f.module.clone()).unwrap_or_default();
         let key = [pair.0, pair.1, self.generation];
         let finding = cx.report_as(NAME, "data-race", &stack, &key, || {
@@ -327,13 +221,13 @@ impl DrCheck {
                 text::Side { cell: old, scene: scenes.get(old.scene), function: text::driver_frame(&other) };
             let message = format!("data race on {what}: {} and {}", a.describe(), b.describe());
             Draft {
-                severity: if why.is_some() { Severity::Warning } else { Severity::Error },
+                severity: verdict.severity(),
                 object,
                 within,
                 variable: state.modules.variable_at(addr).map(|_| what),
                 access: Some(text::access(word, new)),
                 notes: text::notes(state, &a, &b),
-                triage: Some(judgment(why)),
+                triage: Some(verdict.text()),
                 other: Some(OtherAccess {
                     stack: other,
                     context: scenes.describe(state, old.scene),
@@ -351,7 +245,7 @@ impl DrCheck {
     }
 
     /// Whether the run that read without a lock has read again under a lock that the writer holds.
-    fn read_again_under_lock(&self, cx: &Cx<'_>, at: At, old: &Cell, new: &Cell) -> bool {
+    pub(super) fn read_again_under_lock(&self, cx: &Cx<'_>, at: At, old: &Cell, new: &Cell) -> bool {
         let (read, write) = match (old.kind.writes(), new.kind.writes()) {
             (false, true) => (old, new),
             (true, false) => (new, old),
@@ -368,7 +262,7 @@ impl DrCheck {
 
     /// Whether the read lies between two looks of its run at another word that the writer counts up under the
     /// same lock. Then the looks are no race either.
-    fn reads_a_sequence(&mut self, cx: &mut Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
+    pub(super) fn reads_a_sequence(&mut self, cx: &mut Cx<'_>, word: u64, old: &Cell, new: &Cell) -> bool {
         let (read, write) = match (old.kind.writes(), new.kind.writes()) {
             (false, true) => (old, new),
             (true, false) => (new, old),
@@ -463,11 +357,8 @@ impl DrCheck {
                 continue;
             }
             if cx.state.order.common(new.locks, open.locks).is_some() {
-                if let Some(finding) = cx.reports.get_mut(open.finding)
-                    && finding.severity == Severity::Error
-                {
-                    finding.severity = Severity::Warning;
-                    finding.triage = Some(judgment(Some(DOUBLE_CHECKED)));
+                if let Some(finding) = cx.reports.get_mut(open.finding) {
+                    settle(finding, DOUBLE_CHECKED);
                 }
             } else if open.steps && open.locks.0 != 0 {
                 let (first, pair) = (open.event, open.pair);
@@ -507,19 +398,22 @@ pub(super) fn word_bit(word: u64) -> u64 {
     1 << ((word >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
+/// Most findings that are in doubt at a time.
+const MAX_DOUBTS: usize = 256;
 /// The number that stands for the absence of a finding.
 const NONE: usize = usize::MAX;
-const STATISTICS: &str = "statistics counter";
-const ONE_COUNTER: &str = "counter with one writer";
-const SHOWN: &str = "read to be shown to a user";
-const DOUBLE_CHECKED: &str = "double-checked, read again under the lock";
 
 pub(super) fn pair(a: &Cell, b: &Cell) -> Pair {
     (a.pc.min(b.pc), a.pc.max(b.pc))
 }
 
-pub(super) fn judgment(why: Option<&str>) -> String {
-    why.map_or_else(|| "harmful".to_owned(), |why| format!("likely benign: {why}"))
+/// A finding turns out to be likely benign.
+pub(super) fn settle(finding: &mut Finding, why: &'static str) {
+    let benign = Verdict::Benign(why);
+    if finding.triage.as_deref().is_none_or(|triage| !triage.starts_with(BENIGN)) {
+        finding.severity = benign.severity();
+        finding.triage = Some(benign.text());
+    }
 }
 
 /// Whether two accesses to the same bytes conflict, apart from order and locks. `atomic` means that other

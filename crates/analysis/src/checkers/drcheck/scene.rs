@@ -5,23 +5,26 @@ use crate::checkers::names;
 use crate::level::Level;
 use crate::machine::{Context, State, describe};
 use crate::order::{Entry, LockId};
-use crate::stacks::{MAX_FRAMES, StackId};
+use crate::stacks::{CallTrace, MAX_FRAMES, OuterId, StackId};
 use guardrail_finding::ContextInfo;
+use guardrail_knowledge::chart::Callback;
 use guardrail_knowledge::effect::LockMode;
 use guardrail_knowledge::role::Role;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// More stacks or scenes than this are not distinguished.
+/// More stacks or scenes than this are not distinguished. From half of it on, stacks get no outer part.
 const MAX_STACKS: usize = 1 << 18;
 const MAX_SCENES: usize = 1 << 18;
+/// The charts of what interrupt handlers schedule to do their work.
+const SCHEDULED: [&str; 2] = ["napi", "tasklet"];
 
-/// Return addresses of call stacks, by number; 0 means that there is no stack.
+/// Call stacks without the innermost address, by number; 0 means that there is no stack.
 #[derive(Debug, Default)]
 pub(super) struct CallStacks {
     ids: FxHashMap<u64, u32>,
-    table: Vec<Box<[u64]>>,
+    table: Vec<(Box<[u64]>, OuterId)>,
     /// The hash that was looked up last, and its number.
     last: (u64, u32),
     buffer: Vec<u64>,
@@ -32,8 +35,9 @@ impl CallStacks {
     pub fn of(&mut self, context: &Context) -> u32 {
         self.buffer.clear();
         context.callers(&mut self.buffer, MAX_FRAMES - 1);
+        let outer = if self.table.len() < MAX_STACKS / 2 { context.outer() } else { OuterId::default() };
         let mut hasher = FxHasher::default();
-        self.buffer.hash(&mut hasher);
+        (&self.buffer, outer).hash(&mut hasher);
         let hash = hasher.finish();
         if self.last.0 == hash {
             return self.last.1;
@@ -42,7 +46,7 @@ impl CallStacks {
             Some(&id) => id,
             None if self.table.len() >= MAX_STACKS => 0,
             None => {
-                self.table.push(self.buffer.as_slice().into());
+                self.table.push((self.buffer.as_slice().into(), outer));
                 let id = self.table.len() as u32;
                 self.ids.insert(hash, id);
                 id
@@ -53,9 +57,13 @@ impl CallStacks {
     }
 
     /// The whole stack of an access, innermost address first.
-    pub fn stack(&self, pc: u64, callers: u32) -> Vec<u64> {
-        let callers = (callers as usize).checked_sub(1).and_then(|i| self.table.get(i));
-        std::iter::once(pc).chain(callers.into_iter().flat_map(|c| c.iter().copied())).collect()
+    pub fn stack(&self, pc: u64, callers: u32) -> CallTrace {
+        let mut trace = CallTrace::at(pc);
+        if let Some((near, outer)) = (callers as usize).checked_sub(1).and_then(|i| self.table.get(i)) {
+            trace.near.extend_from_slice(near);
+            trace.outer = *outer;
+        }
+        trace
     }
 }
 
@@ -71,6 +79,10 @@ pub(super) struct Scene {
     states: u32,
     /// The driver shuts something down.
     pub teardown: bool,
+    /// The driver is removed, or its device is.
+    pub removes: bool,
+    /// The device made the kernel run this: an interrupt handler, or what such a handler schedules.
+    pub by_device: bool,
     /// The callback that ran: chart, callback and instance; `None` where no chart knows it.
     pub callback: Option<(usize, usize, u32)>,
 }
@@ -78,6 +90,18 @@ pub(super) struct Scene {
 /// Whether the kernel called the driver to take something away.
 fn is_teardown(state: &State, run: &Entry) -> bool {
     state.order.described(run).is_some_and(|callback| callback.stops) || Role::Unloads.has(&run.caller)
+}
+
+/// Whether nothing of the driver's state is used after this run.
+fn removes(state: &State, run: &Entry) -> bool {
+    let ends = |callback: &Callback| callback.stops && callback.leaves.is_some() && !callback.frozen;
+    state.order.described(run).is_some_and(ends) || Role::Unloads.has(&run.caller)
+}
+
+/// Whether the kernel called the driver because of an interrupt of its device.
+fn is_by_device(state: &State, level: Level, run: Option<&Entry>) -> bool {
+    let chart = run.and_then(|run| run.callback).and_then(|(chart, ..)| state.order.charts().get(chart));
+    level == Level::Hardirq || chart.is_some_and(|chart| SCHEDULED.contains(&chart.name.as_str()))
 }
 
 /// What a scene depends on. Comparing it is cheaper than making the scene.
@@ -123,6 +147,8 @@ impl Scenes {
             held: context.order.held.iter().map(|a| (a.lock, a.mode, a.stack)).collect(),
             states: self.states_id(states),
             teardown: context.order.entries.iter().any(|run| is_teardown(cx.state, run)),
+            removes: context.order.entries.iter().any(|run| removes(cx.state, run)),
+            by_device: is_by_device(cx.state, context.level, run),
             callback: run.and_then(|run| run.callback),
         };
         let id = match self.ids.get(&scene) {

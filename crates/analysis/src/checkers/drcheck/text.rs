@@ -80,7 +80,7 @@ pub(super) enum Target {
     Variable(u64, u64),
     /// A member of objects of a type, by name.
     Member(String),
-    /// Objects by allocation stack and size in bytes, with an offset in small ones.
+    /// Objects by the near part of their allocation stack and size in bytes, with an offset in small ones.
     Object(StackId, u64, Option<u64>),
     /// Any other address.
     Address(u64),
@@ -99,7 +99,7 @@ pub(super) fn group_target(state: &State, addr: u64, pc: u64) -> Target {
     match member(state, object, module, offset) {
         Some(name) => Target::Member(guardrail_finding::without_indices(&name)),
         None => Target::Object(
-            object.allocated,
+            state.stacks.near(object.allocated),
             object.size,
             (object.size <= guardrail_finding::SMALL_OBJECT).then_some(offset),
         ),

@@ -1,11 +1,49 @@
-//! What an instruction does with the memory that it accesses, and whether a race between two of them is
-//! likely harmless.
+//! What an instruction does with the memory that it accesses, whether a race between two of them is likely
+//! harmless, and the verdicts of triage.
 
 use crate::machine::State;
+use guardrail_finding::Severity;
+use guardrail_finding::triage::{BENIGN, HARMFUL, UNDECIDED};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// How far back in bytes a jump may lead that closes a loop around a flag.
 const LOOP: u64 = 256;
+
+/// The reason where a run reads again under the lock of the writer.
+pub(super) const DOUBLE_CHECKED: &str = "double-checked, read again under the lock";
+/// The reason where a read waits for the other side.
+pub(super) const POLLED: &str = "flag polled in a loop";
+
+/// The verdict on a race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A fault follows, for this reason.
+    Harmful(&'static str),
+    /// Neither is shown, for this reason.
+    Undecided(&'static str),
+    /// Nothing follows, for this reason.
+    Benign(&'static str),
+}
+
+impl Verdict {
+    /// The text in reports.
+    pub fn text(self) -> String {
+        match self {
+            Verdict::Harmful(why) => format!("{HARMFUL}: {why}"),
+            Verdict::Undecided(why) => format!("{UNDECIDED}: {why}"),
+            Verdict::Benign(why) => format!("{BENIGN}: {why}"),
+        }
+    }
+
+    /// The severity of the finding.
+    pub fn severity(self) -> Severity {
+        match self {
+            Verdict::Harmful(_) => Severity::Error,
+            Verdict::Undecided(_) => Severity::Warning,
+            Verdict::Benign(_) => Severity::Note,
+        }
+    }
+}
 
 /// What an instruction does with its operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +103,31 @@ pub(super) fn form_in(bytes: &[u8], address: u64, pc: u64) -> Form {
         Mnemonic::Add | Mnemonic::Sub if insn.op1_kind() == OpKind::Memory => Form::Load,
         _ => Form::Other,
     }
+}
+
+/// Whether the instruction at `pc` is part of counting by a constant.
+pub(super) fn steps(state: &State, pc: u64) -> bool {
+    let Some(block) = state.blocks.holding(pc) else { return false };
+    let decoder = Decoder::with_ip(64, &block.bytes, block.code.addr, DecoderOptions::NONE);
+    let insns: Vec<Instruction> = decoder.into_iter().collect();
+    let Some(at) = insns.iter().position(|i| i.ip() == pc) else { return false };
+    let constant = |i: &Instruction| match i.mnemonic() {
+        Mnemonic::Inc | Mnemonic::Dec => true,
+        Mnemonic::Add | Mnemonic::Sub => i.try_immediate(1).is_ok(),
+        Mnemonic::Lea => i.memory_index() == Register::None,
+        _ => false,
+    };
+    let insn = &insns[at];
+    if insn.mnemonic() != Mnemonic::Mov {
+        return constant(insn);
+    }
+    if insn.op0_kind() == OpKind::Memory {
+        let register = insn.op1_register().full_register();
+        return insns[..at].iter().rev().find(|i| writes(i, register)).is_some_and(constant);
+    }
+    let register = insn.op0_register().full_register();
+    let takes = |i: &&Instruction| writes(i, register) || i.memory_base().full_register() == register;
+    insns[at + 1..].iter().find(takes).is_some_and(constant)
 }
 
 fn same_operand(a: &Instruction, b: &Instruction) -> bool {
@@ -178,9 +241,7 @@ pub(super) fn reason(a: Form, b: Form, same: bool) -> Option<&'static str> {
         {
             Some("disjoint bits")
         }
-        (Form::Test { polls: true, .. }, _) | (_, Form::Test { polls: true, .. }) => {
-            Some("flag polled in a loop")
-        }
+        (Form::Test { polls: true, .. }, _) | (_, Form::Test { polls: true, .. }) => Some(POLLED),
         _ => None,
     }
 }

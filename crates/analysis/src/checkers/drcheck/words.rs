@@ -41,6 +41,8 @@ impl Kind {
     pub const CALLED: Kind = Kind(32);
     /// The same run of the driver read the bytes again under the same circumstances.
     pub const AGAIN: Kind = Kind(64);
+    /// It wrote a whole array or object.
+    pub const WHOLE: Kind = Kind(128);
 
     /// The bits that distinguish kinds of accesses.
     const KIND: u8 = 1 | 2 | 4 | 8;

@@ -25,6 +25,8 @@ struct Edge {
     besides: Vec<LockId>,
     /// Both locks were taken as readers.
     shared: bool,
+    /// Code of the driver was running where one of the locks was taken.
+    in_driver: bool,
     names: (String, String),
     context: ContextInfo,
 }
@@ -35,6 +37,11 @@ pub(super) struct Order {
     classes: FxHashMap<(LockKind, Class), usize>,
     edges: Vec<Vec<Edge>>,
     count: usize,
+}
+
+/// Whether code of a driver under check is on the near part of a stack.
+fn is_in_driver(cx: &Cx<'_>, stack: StackId) -> bool {
+    cx.state.stacks.get(stack).iter().any(|&at| cx.state.modules.contains(at))
 }
 
 impl Order {
@@ -66,11 +73,18 @@ impl Order {
             }
             let from = self.class(first.kind, names::class(state, &first));
             // Classes say nothing about the order of two locks of one class.
-            if from == to || self.edges[from].iter().any(|edge| edge.to == to) {
+            if from == to {
+                continue;
+            }
+            let in_driver = [held.stack, lock.stack].iter().any(|stack| is_in_driver(cx, *stack));
+            let known = self.edges[from].iter().position(|edge| edge.to == to);
+            // An edge of the driver replaces one of the kernel alone.
+            if known.is_some_and(|known| !in_driver || self.edges[from][known].in_driver) {
                 continue;
             }
             let edge = Edge {
                 to,
+                in_driver,
                 stacks: (held.stack, lock.stack),
                 besides: context
                     .order
@@ -87,8 +101,13 @@ impl Order {
             if let Some(path) = self.path(to, from) {
                 self.report(cx, &edge, &path);
             }
-            self.edges[from].push(edge);
-            self.count += 1;
+            match known {
+                Some(known) => self.edges[from][known] = edge,
+                None => {
+                    self.edges[from].push(edge);
+                    self.count += 1;
+                }
+            }
         }
     }
 
@@ -127,7 +146,9 @@ impl Order {
         // apart.
         let readers = edge.shared && path.iter().all(|edge| edge.shared);
         let guarded = edge.besides.iter().any(|guard| path.iter().all(|other| other.besides.contains(guard)));
-        if readers || guarded {
+        // A cycle of the kernel alone is not the driver's.
+        let foreign = !edge.in_driver && path.iter().all(|edge| !edge.in_driver);
+        if readers || guarded || foreign {
             return;
         }
         cx.report(NAME, "lock-order", Site::Stack(edge.stacks.1), || {

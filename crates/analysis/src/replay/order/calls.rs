@@ -4,7 +4,7 @@ use super::functions::{Callee, holds};
 use crate::machine::{Context, Out};
 use crate::order::{Acquired, DEVICE, MAX_PENDING, Name, Order, Pending, takes_place};
 use crate::replay::Replay;
-use crate::stacks::{MAX_FRAMES, StackId, same_stack};
+use crate::stacks::{CallTrace, StackId, same_stack};
 use guardrail_knowledge::effect::{Effect, Key, Summary, SyncOp};
 use std::sync::Arc;
 
@@ -63,10 +63,8 @@ impl Replay {
 
     pub(super) fn stack_of(&mut self, c: usize, pc: u64) -> StackId {
         let Some(context) = self.contexts.get(c) else { return StackId::default() };
-        let mut stack = Vec::with_capacity(MAX_FRAMES);
-        stack.push(pc);
-        context.callers(&mut stack, MAX_FRAMES);
-        self.state.stacks.intern(&stack)
+        let CallTrace { near, outer } = context.trace(vec![pc]);
+        self.state.stacks.intern(&near, outer)
     }
 
     /// Applies a function's effects at its beginning. Returns the effects that remain for its return.

@@ -48,6 +48,38 @@ fn findings_that_are_taken_back_hide_none() {
 }
 
 #[test]
+fn a_write_is_undecided_until_a_register_is_written_or_the_buffer_unmapped() {
+    let undecided = "undecided: a synchronization for the device may follow, which makes it right";
+    for unmaps in [true, false] {
+        let mut r = Run::new();
+        r.map(HEAP, 100, TO).write(HEAP);
+        assert_eq!(r.g.verdicts(), [Some(undecided.to_owned())]);
+        if unmaps {
+            r.unmap(HEAP, 100, TO);
+        } else {
+            r.called("iowrite32", &[1, HEAP + 0x1000]);
+        }
+        assert_eq!(r.g.verdicts(), [None], "unmaps: {unmaps}");
+    }
+}
+
+#[test]
+fn a_write_is_in_doubt_until_a_register_is_written_or_the_buffer_unmapped() {
+    let found = |in_doubt| [("dma-race".to_owned(), in_doubt)];
+    for unmaps in [true, false] {
+        let mut r = Run::new();
+        r.map(HEAP, 100, TO).write(HEAP);
+        assert_eq!(r.g.doubts(), found(true));
+        if unmaps {
+            r.unmap(HEAP, 100, TO);
+        } else {
+            r.called("iowrite32", &[1, HEAP + 0x1000]);
+        }
+        assert_eq!(r.g.doubts(), found(false), "unmaps: {unmaps}");
+    }
+}
+
+#[test]
 fn a_copy_by_the_kernel_is_the_drivers_write() {
     let mut r = Run::new();
     r.map(HEAP, 100, BOTH);

@@ -1,7 +1,7 @@
 //! A guest whose driver maps memory for devices.
 
 pub use crate::tests::guest::*;
-use guardrail_knowledge::effect::{Class, DmaOp, Effect, Len, MapKind, Ptr, Zeroed};
+use guardrail_knowledge::effect::{Class, DmaOp, Effect, Key, Len, MapKind, Ptr, SyncOp, Zeroed};
 
 pub const DEV: u64 = HEAP + 0x80_0000;
 pub const OTHER: u64 = HEAP + 0x90_0000;
@@ -73,6 +73,7 @@ fn kernel() -> Kernel {
         .hook("free_page", [free(0, Class::Page)])
         .function("is_vmalloc_addr", dma(DmaOp::AskVmalloc { addr: 0 }))
         .function("dev_driver_string", dma(DmaOp::NameDriver))
+        .function("iowrite32", [Effect::Sync(SyncOp::Release { key: Key::Global("device"), word: false })])
         .function("memcpy", [Effect::Copy { dst: Ptr::Arg(0), src: Ptr::Arg(1), len: Len::Arg(2) }])
 }
 

@@ -114,6 +114,25 @@ fn a_buffer_that_is_filled_after_the_mapping_is_handed_over_by_a_sync() {
 }
 
 #[test]
+fn an_empty_buffer_is_in_doubt_until_it_is_taken_back() {
+    let found = |in_doubt| [("dma-uninit".to_owned(), in_doubt)];
+    let mut r = run();
+    r.map(HEAP, 64, TO);
+    assert_eq!(r.g.doubts(), found(true));
+    r.unmap(HEAP, 64, TO);
+    assert_eq!(r.g.doubts(), found(false));
+    let mut r = run();
+    r.map(HEAP, 64, TO);
+    assert_eq!(r.g.doubts(), found(true));
+    r.sync(SYNC_CPU, HEAP, 8, TO).write8(HEAP).sync(SYNC_DEVICE, HEAP, 8, TO).unmap(HEAP, 64, TO);
+    assert_eq!(r.g.doubts(), []);
+    // A buffer of which a part was written is reported for certain.
+    let mut r = run();
+    r.write8(HEAP).map(HEAP, 64, TO);
+    assert_eq!(r.g.doubts(), found(false));
+}
+
+#[test]
 fn a_sync_that_the_kernel_leaves_out_may_have_handed_over() {
     let mut r = allocated(Run::skipping());
     r.map(HEAP, 64, TO).block(READ1).g.load(0, DEV + SKIP, 1);

@@ -39,6 +39,30 @@ fn locks_in_one_order_and_locks_under_a_guard() {
     assert_eq!(g.found(), [] as [&str; 0]);
 }
 
+/// The kernel takes locks in order and releases them, in a task that has been in the driver.
+fn take_in_kernel(g: &mut Guest, who: Context, locks: &[u64]) {
+    g.by(&who).enter("vfs_read", &[]).ret(0);
+    for &lock in locks {
+        g.by(&who).hooked("kernel_lock", &[lock], 0);
+    }
+    for &lock in locks.iter().rev() {
+        g.by(&who).hooked("kernel_unlock", &[lock], 0);
+    }
+}
+
+#[test]
+fn locks_that_the_kernel_alone_takes_in_opposite_orders() {
+    let mut g = Guest::checked("lockcheck");
+    take_in_kernel(&mut g, task(1), &[A, B]);
+    take_in_kernel(&mut g, task(2), &[B, A]);
+    assert_eq!(g.machine().findings(), 0);
+    // The driver takes them in one of these orders, too.
+    take(&mut g, task(3), &[A, B]);
+    let found = g.found();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with(&format!("lock-order: {B:#x} is taken while {A:#x} is held")), "{found:?}");
+}
+
 #[test]
 fn a_lock_in_an_interrupt_and_outside_with_interrupts_on() {
     for (irqs, expected) in [(true, 1), (false, 0)] {

@@ -34,6 +34,8 @@ pub fn kernel() -> Kernel {
             ]
             .map(Effect::Sync),
         )
+        .hook("kernel_lock", [lock(Spin, arg(0), Exclusive)])
+        .hook("kernel_unlock", [unlock(Spin, arg(0), Exclusive)])
         .hook("unregister_netdev", [])
         .hook("active_violated", [Effect::Violation { rule: 0, stack: 1, main: 3 }])
         .recording(4)

@@ -1,7 +1,8 @@
-//! Finds the devices whose accesses the gate holds. They are the devices that the kernel binds to a
-//! watched driver, and their data is read from the kernel's own structures.
+//! Finds the devices whose accesses the gate holds. They are the PCI devices that the kernel binds to a
+//! watched driver, and those above a device of another bus that it binds to one. Their data is read from the
+//! kernel's own structures.
 
-use crate::state::{Gate, RDI, Tracer, Vcpu, tracer};
+use crate::state::{Gate, RDI, RSI, Tracer, Vcpu, tracer};
 use guardrail_plugin::ranges::{Full, RangeSet};
 use guardrail_plugin::with_env;
 use guardrail_trace::pci::PciAddress;
@@ -12,10 +13,17 @@ const IORESOURCE_IO: u64 = 0x100;
 const IORESOURCE_MEM: u64 = 0x200;
 /// Resources per device: six regions and the ROM.
 const RESOURCES: u64 = 7;
+/// Most devices between a device and the PCI device above it. USB allows seven tiers.
+const MOST_PARENTS: usize = 16;
 
 with_env! {
     /// The kernel is about to call a driver's probe function for a PCI device.
     on_probe => probed
+}
+
+with_env! {
+    /// The kernel is about to bind a driver to a device of any bus.
+    on_child_probe => child_probed
 }
 
 extern "C" fn probed(index: c_uint, _: *mut c_void, env: *mut u64) {
@@ -23,21 +31,63 @@ extern "C" fn probed(index: c_uint, _: *mut c_void, env: *mut u64) {
     // SAFETY: this is the vCPU's callback.
     let (Some(vcpu), Some(gate)) = (unsafe { tracer.running_at(index, env) }, &tracer.gate) else { return };
     let argument = vcpu.reg(RDI);
-    if let Some(Err(Full)) = bind(tracer, gate, vcpu, argument) {
-        tracer.give_up("the driver was bound to more devices than the gate can hold accesses to");
+    if let Some(device) = bound_device(tracer, gate, vcpu, argument) {
+        bind(tracer, gate, vcpu, device);
     }
 }
 
-/// Adds the device's registers and ports to the gate. `None` where the driver is not watched or cannot
+extern "C" fn child_probed(index: c_uint, _: *mut c_void, env: *mut u64) {
+    let Some(tracer) = tracer() else { return };
+    // SAFETY: this is the vCPU's callback.
+    let (Some(vcpu), Some(gate)) = (unsafe { tracer.running_at(index, env) }, &tracer.gate) else { return };
+    let (device, driver) = (vcpu.reg(RDI), vcpu.reg(RSI));
+    if let Some(device) = device_above(tracer, gate, vcpu, device, driver) {
+        bind(tracer, gate, vcpu, device);
+    }
+}
+
+/// The PCI device that the kernel binds to a watched driver. `None` where the driver is not watched or cannot
 /// be read.
-fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<Result<(), Full>> {
+fn bound_device(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, argument: u64) -> Option<u64> {
     let layout = gate.config().probe.as_ref()?;
     let driver = vcpu.read_word(argument.wrapping_add(layout.driver), 8)?;
     let probe = vcpu.read_word(driver.wrapping_add(layout.probe), 8)?;
     if !tracer.watched.contains(probe) {
         return None;
     }
-    let device = vcpu.read_word(argument.wrapping_add(layout.device), 8)?;
+    vcpu.read_word(argument.wrapping_add(layout.device), 8)
+}
+
+/// The PCI device above a device that the kernel binds to a watched driver. `None` where the driver is not
+/// watched, or there is no PCI device above: a PCI device itself is bound by [`on_probe`].
+fn device_above(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, device: u64, driver: u64) -> Option<u64> {
+    let layout = gate.config().child_probe.as_ref()?;
+    let owner = vcpu.read_word(driver.wrapping_add(layout.owner), 8).filter(|owner| *owner != 0)?;
+    let exit = vcpu.read_word(owner.wrapping_add(layout.exit), 8)?;
+    if !tracer.watched.contains(exit) {
+        return None;
+    }
+    let pci = layout.pci_bus.wrapping_add(tracer.slide()?);
+    let mut at = device;
+    for level in 0..=MOST_PARENTS {
+        if vcpu.read_word(at.wrapping_add(layout.bus), 8)? == pci {
+            return (level > 0).then(|| at.wrapping_sub(layout.in_pci_dev));
+        }
+        at = vcpu.read_word(at.wrapping_add(layout.parent), 8).filter(|parent| *parent != 0)?;
+    }
+    None
+}
+
+/// Adds a PCI device's registers and ports to the gate.
+fn bind(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, device: u64) {
+    if let Some(Err(Full)) = add_device(tracer, gate, vcpu, device) {
+        tracer.give_up("the driver was bound to more devices than the gate can hold accesses to");
+    }
+}
+
+/// Adds them; `None` where the device cannot be read.
+fn add_device(tracer: &Tracer, gate: &Gate, vcpu: &mut Vcpu, device: u64) -> Option<Result<(), Full>> {
+    let layout = gate.config().probe.as_ref()?;
     let devfn = vcpu.read_word(device.wrapping_add(layout.devfn), 4)? as u8;
     let bus = vcpu.read_word(device.wrapping_add(layout.bus), 8)?;
     let bus = vcpu.read_word(bus.wrapping_add(layout.number), 1)? as u8;

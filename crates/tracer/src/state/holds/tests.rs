@@ -3,7 +3,8 @@ use super::*;
 const AT: u64 = 0xffff_8880_0000_1000;
 
 fn holds(samples: Option<Samples>) -> Holds {
-    let point = |symbol, role| HoldPoint { module: "m".into(), symbol, offset: 4, pair: 7, role };
+    let point =
+        |symbol, role| HoldPoint { module: "m".into(), symbol, offset: 4, pair: 7, role, approach: false };
     let points = vec![point(1, 0), point(2, 1)];
     Holds::new(&Config { points, samples, tries: 4, first_millis: 100, spins: 1000, ..Config::default() })
 }
@@ -59,6 +60,88 @@ fn sides_meet_and_both_run() {
     let ran = holds.ran(Side::Held, clock.0, |_, _| Some(2)).unwrap();
     assert_eq!((ran.outcome, ran.values), (MeetOutcome::Ran, [Some(1), Some(1), Some(2)]));
     assert_eq!(holds.totals()[0].came, [0, 1]);
+}
+
+#[test]
+fn the_held_side_stays_while_the_other_goes_on() {
+    let holds = holds(None);
+    let holds = Holds::new(&Config { linger_millis: 300, ..holds.config });
+    let mut clock = Clock::new();
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
+    assert_eq!(clock.come(&holds, 1, side(B, 2, false)).0, (Verdict::Go, Some(Side::Other)));
+    assert_eq!(holds.ran(Side::Other, clock.0, |_, _| Some(1)), None);
+    clock.pass(299);
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
+    clock.pass(1);
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0, (Verdict::Go, Some(Side::Held)));
+    assert_eq!(holds.ran(Side::Held, clock.0, |_, _| Some(2)).unwrap().outcome, MeetOutcome::Ran);
+}
+
+#[test]
+fn tries_are_kept_for_the_times_when_the_other_side_is_near() {
+    let begins =
+        |role: usize| HoldPoint { offset: 0, approach: true, ..holds(None).config.points[role].clone() };
+    let points = [holds(None).config.points, vec![begins(1)]].concat();
+    let holds = Holds::new(&Config { points, ..holds(None).config });
+    holds.resolve(b"m", &[0, 0x100, 0x200]);
+    assert_eq!((holds.approaches(0x100), holds.approaches(0x200)), (vec![], vec![(7, 1)]));
+    let mut clock = Clock::new();
+    let softirq = MeetSide { preempt_count: 0x101, ..side(A, 2, true) };
+    let mut come = |arrival, millis| {
+        clock.pass(millis);
+        clock.come(&holds, 0, arrival).0.0
+    };
+    // Half of the two tries is free.
+    assert_eq!(come(side(A, 1, true), 0), Verdict::Back);
+    assert_eq!(come(side(A, 1, true), 100), Verdict::Go);
+    assert_eq!(come(softirq, 10_000), Verdict::Go);
+    // The kinds of contexts take turns while the other side is near.
+    let now = |passed: u64| Instant::now() + Duration::from_millis(passed);
+    holds.approach(&vec![(7, 1)], now(10_100));
+    assert_eq!(come(softirq, 0), Verdict::Back);
+    assert_eq!(come(softirq, 100), Verdict::Go);
+    holds.approach(&vec![(7, 1)], now(10_200));
+    assert_eq!(come(side(A, 1, true), 1_000), Verdict::Go);
+}
+
+#[test]
+fn an_approach_invites_each_kind_of_context_in_turn() {
+    let (now, mut near) = (Instant::now(), approaches::Approaches::default());
+    let arrival = |preempt_count| Arrival {
+        side: MeetSide { preempt_count, ..side(A, 1, true) },
+        roles: &[(7, 0)],
+        sampled: false,
+        locked: false,
+        holdable: true,
+        now,
+    };
+    let (process, softirq) = (arrival(1), arrival(0x101));
+    near.meet(0, 1);
+    near.meet(0, 0x101);
+    assert!(!near.take(0, &process, now));
+    near.come(1, now);
+    assert!(near.take(0, &process, now) && !near.take(0, &process, now));
+    assert!(near.take(0, &softirq, now) && !near.take(0, &softirq, now));
+    near.come(1, now);
+    assert!(!near.invite(0, &process, now + Duration::from_secs(5)) && near.invite(0, &process, now));
+    (0..100).for_each(|_| near.come(1, now));
+    assert!(!near.are_rare(1) && !near.invite(0, &process, now));
+}
+
+#[test]
+fn a_pair_that_has_met_is_held_no_more_where_once_is_enough() {
+    for once in [false, true] {
+        let holds = Holds::new(&Config { once, ..holds(None).config });
+        let mut clock = Clock::new();
+        assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
+        assert_eq!(clock.come(&holds, 1, side(B, 2, false)).0, (Verdict::Go, Some(Side::Other)));
+        holds.ran(Side::Other, clock.0, |_, _| Some(1));
+        assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0, (Verdict::Go, Some(Side::Held)));
+        holds.ran(Side::Held, clock.0, |_, _| Some(2)).unwrap();
+        clock.pass(10_000);
+        let verdict = if once { Verdict::Go } else { Verdict::Back };
+        assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, verdict);
+    }
 }
 
 #[test]

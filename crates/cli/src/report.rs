@@ -1,0 +1,41 @@
+//! `guardrail report`.
+
+use crate::args::{Format, ReportArgs};
+use crate::errors::{CliError, Status};
+use crate::output::{self, Extent};
+use guardrail_check::last;
+use guardrail_report::mail::mail;
+use guardrail_report::text;
+use guardrail_vm::Cache;
+
+/// Prints a report again, or some of its findings.
+pub fn run(args: &ReportArgs) -> Result<Status, CliError> {
+    if args.mail && args.fingerprints.len() != 1 {
+        let why = "a mail is about one finding; write 'guardrail report FINGERPRINT --mail'";
+        return Err(CliError::Usage(why.into()));
+    }
+    let mut report = last::read(args.from.as_deref(), &Cache::open()?)?;
+    if args.fingerprints.is_empty() {
+        output::report(&report, args.format, Extent::of(args.full))?;
+        return Ok(Status::Clean);
+    }
+    last::choose(&mut report, &args.fingerprints)?;
+    if args.mail {
+        let mut out = Vec::new();
+        for finding in &report.findings {
+            mail(&report, finding, &mut out).map_err(CliError::io("write", "the mail"))?;
+        }
+        output::text(&String::from_utf8_lossy(&out))?;
+        return Ok(Status::Clean);
+    }
+    match args.format {
+        Format::Text => {
+            let mut out = Vec::new();
+            let all: Vec<_> = report.findings.iter().collect();
+            text::findings(&all, &mut out).map_err(CliError::io("write", "the findings"))?;
+            output::text(&String::from_utf8_lossy(&out))?;
+        }
+        format => output::report(&report, format, Extent::Full)?,
+    }
+    Ok(Status::Clean)
+}

@@ -1,0 +1,34 @@
+//! Debug information of a run's drivers: what the user gives, and what is fetched.
+
+use crate::{Host, HostError};
+use guardrail_vm::kernels::Kernel;
+use guardrail_vm::modules::ModuleFile;
+use guardrail_vm::packages::Packages;
+use guardrail_vm::symbols;
+use std::path::PathBuf;
+
+/// Where debug information comes from, besides the drivers themselves and the cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Symbols {
+    /// True to fetch what is absent, from the servers of `DEBUGINFOD_URLS` or the kernel's debug package.
+    pub fetch: bool,
+    /// Debug files of drivers of the run.
+    pub files: Vec<PathBuf>,
+}
+
+impl Symbols {
+    /// Brings the debug files into the cache, where `guardrail_vm::symbols::cached` finds them. A file that cannot
+    /// be fetched is said and left out; a file of the user's that fits no driver is an error.
+    pub fn provide(&self, kernel: &Kernel, modules: &[&ModuleFile], host: &Host) -> Result<(), HostError> {
+        for file in &self.files {
+            symbols::keep(&host.cache, modules, file)?;
+        }
+        if self.fetch {
+            let packages = Packages::new(&host.cache);
+            let mut tell = |step: &str| host.progress.step(step);
+            let lacks = symbols::fetch(&packages, kernel, modules, &mut tell)?;
+            lacks.iter().for_each(|lack| host.progress.step(lack));
+        }
+        Ok(())
+    }
+}

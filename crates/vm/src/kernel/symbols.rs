@@ -1,0 +1,240 @@
+//! Debug files of modules: kept in the cache, and fetched from debuginfod or from the debug package
+//! of the kernel that the module is of.
+
+use crate::error::{Context, Error, Result};
+use crate::fetch::cache::{Cache, free_space};
+use crate::fetch::packages::{Fetch, Packages, extract};
+use crate::kernel::kernels::Kernel;
+use crate::kernel::modules::{ModuleFile, normalized};
+use object::{Object, ObjectSection};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Disk space for a debug package, and for the files of a few modules out of it.
+const PACKAGE_SPACE: u64 = 2 << 30;
+/// The largest debug file of a module.
+const MAX_FILE: u64 = 512 << 20;
+
+/// The debug file of a module in the cache. `None` where it was not fetched, or where the module holds its debug
+/// information itself.
+pub fn cached(cache: &Cache, module: &ModuleFile) -> Option<PathBuf> {
+    kept(cache, module).filter(|_| !has_own(&module.bytes))
+}
+
+/// The module's file in the cache, if there is one.
+fn kept(cache: &Cache, module: &ModuleFile) -> Option<PathBuf> {
+    Some(cache.path(&name(module))).filter(|path| path.is_file())
+}
+
+/// Keeps a file in the cache as the debug file of the module whose build it is of.
+pub fn keep(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()> {
+    let bad = |why: String| Error::BadModule { path: file.to_path_buf(), why };
+    let size = fs::metadata(file).context("open", file)?.len();
+    if size > MAX_FILE {
+        return Err(bad("it is larger than any debug file can be".into()));
+    }
+    let bytes = fs::read(file).context("read", file)?;
+    if !bytes.starts_with(b"\x7fELF") || !has_own(&bytes) {
+        return Err(bad(
+            "it has no debug information (DWARF); a debug file is a module before 'strip -g'".into()
+        ));
+    }
+    let id = build_id(&bytes);
+    let module = match &id {
+        Some(id) => modules.iter().find(|module| build_id(&module.bytes).as_ref() == Some(id)),
+        // Without build IDs the names have to do; the sections are compared when the file is read.
+        None => modules.iter().find(|module| build_id(&module.bytes).is_none() && is_named(file, module)),
+    };
+    let Some(module) = module else {
+        let theirs = modules.iter().map(|module| {
+            format!("{}'s is {}", module.name, build_id(&module.bytes).as_deref().unwrap_or("absent"))
+        });
+        return Err(bad(format!(
+            "it is the debug file of no driver of this run: its build ID is {}; {}",
+            id.as_deref().unwrap_or("absent"),
+            theirs.collect::<Vec<_>>().join(", ")
+        )));
+    };
+    let path = cache.write_atomically(&name(module), &bytes)?;
+    // The unprivileged analysis process reads it.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    fs::set_permissions(&path, mode).context("change", &path)
+}
+
+/// Fetches the debug files of modules that have none. What cannot be had is a sentence in the result.
+pub fn fetch(
+    packages: &Packages,
+    kernel: &Kernel,
+    modules: &[&ModuleFile],
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<String>> {
+    let cache = packages.cache();
+    let is_missing = |module: &&ModuleFile| {
+        !has_own(&module.bytes) && kept(cache, module).is_none() && !from_server(cache, module)
+    };
+    let (of_kernel, others): (Vec<&ModuleFile>, Vec<&ModuleFile>) = modules
+        .iter()
+        .copied()
+        .filter(is_missing)
+        .partition(|module| module.path.starts_with(&kernel.modules));
+    let mut lacks: Vec<String> = others
+        .iter()
+        .map(|module| {
+            format!(
+                "{} has no debug information; give its debug file with --debug-file",
+                module.path.display()
+            )
+        })
+        .collect();
+    if !of_kernel.is_empty() {
+        lacks.extend(from_package(packages, kernel, &of_kernel, tell)?);
+    }
+    Ok(lacks)
+}
+
+/// Asks the servers of `DEBUGINFOD_URLS`; false where there are none, or where they do not have the file.
+fn from_server(cache: &Cache, module: &ModuleFile) -> bool {
+    let set = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+    let Some(id) = build_id(&module.bytes).filter(|_| set) else { return false };
+    // The program has time limits of its own (debuginfod-find(1), DEBUGINFOD_TIMEOUT).
+    let output = Command::new("debuginfod-find").args(["debuginfo", &id]).stdin(Stdio::null()).output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else { return false };
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    keep(cache, &[module], &path).is_ok()
+}
+
+/// Takes the debug files of modules out of the kernel's debug package.
+fn from_package(
+    packages: &Packages,
+    kernel: &Kernel,
+    modules: &[&ModuleFile],
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<String>> {
+    let (cache, release) = (packages.cache(), &kernel.release);
+    let package = format!("linux-image-{release}-dbg");
+    if !packages.names(&package)?.contains(&package) {
+        return Ok(vec![format!("the archive has no package {package}; give debug files with --debug-file")]);
+    }
+    let tree = format!("debug/packages/{release}");
+    if !cache.path(&tree).is_dir() && free_space(cache.root()).is_some_and(|free| free < PACKAGE_SPACE) {
+        return Err(Error::DiskFull { path: cache.root().to_path_buf() });
+    }
+    tell(&format!("debug information: {package} (about 1 GB; the first time only)"));
+    let tree = packages.ensure_debs(&tree, &package, Fetch::Exactly(&[&package]))?;
+    let folder = tempfile::tempdir_in(cache.root()).context("create", cache.root())?;
+    let patterns: Vec<String> =
+        modules.iter().map(|module| format!("*/{}.ko*", module.name.replace('_', "[-_]"))).collect();
+    for deb in crate::fetch::packages::deb_files(&tree)? {
+        extract(&deb, folder.path(), &patterns)?;
+    }
+    let found = files_below(folder.path());
+    let mut lacks = Vec::new();
+    for module in modules {
+        let of_module = found.iter().filter(|file| is_named(file, module));
+        if !of_module.into_iter().any(|file| keep(cache, &[module], file).is_ok()) {
+            lacks.push(format!("{package} has no debug file of this build of {}", module.name));
+        }
+    }
+    Ok(lacks)
+}
+
+/// All files below a folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_path_buf()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(kind) if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files
+}
+
+/// Whether a file is named like a module: `e1000.ko`, `e1000.ko.debug`.
+fn is_named(file: &Path, module: &ModuleFile) -> bool {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.split_once(".ko").is_some_and(|(stem, _)| normalized(stem) == module.name)
+}
+
+/// The name of a module's debug file in the cache. It has the module's digest, since anybody can give a module the
+/// build ID of another one.
+fn name(module: &ModuleFile) -> String {
+    let digest: String =
+        Sha256::digest(&module.bytes).iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    format!("debug/{digest}.ko.debug")
+}
+
+/// Whether a file holds debug information.
+fn has_own(bytes: &[u8]) -> bool {
+    let file = object::File::parse(bytes).ok();
+    file.is_some_and(|file| file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0))
+}
+
+/// The GNU build ID of a module, in hexadecimal.
+fn build_id(bytes: &[u8]) -> Option<String> {
+    let file = object::File::parse(bytes).ok()?;
+    let id = file.build_id().ok()??;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(name: &str, bytes: &[u8]) -> ModuleFile {
+        ModuleFile {
+            name: name.to_owned(),
+            path: PathBuf::from(format!("/x/{name}.ko")),
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    #[test]
+    fn only_the_files_of_the_modules_leave_a_package() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, out) = (folder.path().join("tree"), folder.path().join("out"));
+        let deep = tree.join("usr/lib/debug/lib/modules/6.1/kernel");
+        for name in ["snd-pcm.ko", "snd-pcm-oss.ko", "mii.ko.debug", "vmlinux"] {
+            fs::create_dir_all(&deep).unwrap();
+            fs::write(deep.join(name), name).unwrap();
+        }
+        fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+        let control =
+            "Package: x\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n";
+        fs::write(tree.join("DEBIAN/control"), control).unwrap();
+        let deb = folder.path().join("x.deb");
+        let mut built = Command::new("dpkg-deb");
+        assert!(built.args(["--build", "-Znone"]).arg(&tree).arg(&deb).output().unwrap().status.success());
+        fs::create_dir(&out).unwrap();
+        let patterns = ["*/snd[-_]pcm.ko*", "*/mii.ko*", "*/absent.ko*"].map(str::to_owned);
+        extract(&deb, &out, &patterns).unwrap();
+        let mut found: Vec<String> = files_below(&out)
+            .iter()
+            .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        found.sort();
+        assert_eq!(found, ["mii.ko.debug", "snd-pcm.ko"]);
+        assert!(is_named(Path::new("a/snd-pcm.ko"), &module("snd_pcm", b"")));
+        assert!(!is_named(Path::new("a/snd-pcm-oss.ko"), &module("snd_pcm", b"")));
+        fs::write(&deb, "no package").unwrap();
+        assert!(extract(&deb, &out, &patterns).is_err());
+    }
+
+    #[test]
+    fn a_file_without_debug_information_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let file = folder.path().join("text.ko");
+        fs::write(&file, "text").unwrap();
+        let module = module("text", b"text");
+        let said = keep(&cache, &[&module], &file).unwrap_err().to_string();
+        assert!(said.contains("it has no debug information (DWARF)"), "{said}");
+        assert_eq!(cached(&cache, &module), None);
+    }
+}
