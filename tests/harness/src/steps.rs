@@ -144,6 +144,7 @@ pub fn all() -> Vec<Step> {
         Step::suite("certifying", LIGHT, 30, "--test certify"),
         Step::suite("rules derived from kernels", LIGHT, 30, "--test learn"),
         Step::suite("power management of drivers", LIGHT, 10, "--test transact"),
+        Step::suite("exams of sanitizers", LIGHT, 20, "--test exams"),
         Step::suite("attempts to escape", LIGHT, 30, "--test hostile"),
         Step::suite("wrong arguments", LIGHT, 30, "--test wrong_arguments"),
         Step::suite("clients", LIGHT, 30, "--test clients"),
