@@ -12,6 +12,7 @@ mod instructions;
 mod kernel;
 mod oracle;
 mod process;
+mod verdicts;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ enum Benchmark {
     Oracle(oracle::Arguments),
     /// What each part of DRCheck takes away, on the traces of a survey
     Drcheck(drcheck::Arguments),
+    /// How often DRCheck's triage is right, by races that were judged by hand
+    Verdicts(verdicts::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Benchmark::Kernel(arguments) => kernel::run(arguments),
         Benchmark::Oracle(arguments) => oracle::run(arguments),
         Benchmark::Drcheck(arguments) => drcheck::run(arguments),
+        Benchmark::Verdicts(arguments) => verdicts::run(arguments),
     };
     ended.map_or_else(common::Failure::report, |()| ExitCode::SUCCESS)
 }
