@@ -25,19 +25,19 @@ fn main() {
     let clone = Arc::new(std::sync::OnceLock::new());
     let mut trials = Vec::new();
     for page in pages() {
-        let Some(command) = first_command(&fs::read_to_string(root().join(&page)).expect("a page")) else {
+        let Some(commands) = first_command(&fs::read_to_string(root().join(&page)).expect("a page")) else {
             println!("{page} has no command");
             continue;
         };
-        let left_out = why_left_out(&command);
+        let left_out = commands.iter().find_map(|command| why_left_out(command));
         if let Some(why) = left_out {
-            println!("{page}: '{command}' is left out: {why}");
+            println!("{page}: '{}' is left out: {why}", commands.join("; "));
         }
         let clone = Arc::clone(&clone);
         let trial = Trial::test(page, move || {
             let clone: &Result<tempfile::TempDir, String> =
                 clone.get_or_init(|| new_clone().map_err(|error| format!("{error:?}")));
-            works(clone.as_ref().map_err(Clone::clone)?.path(), &command)
+            works(clone.as_ref().map_err(Clone::clone)?.path(), &commands)
         });
         trials.push(trial.with_ignored_flag(left_out.is_some()));
     }
@@ -63,14 +63,19 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The arguments of the first command that a block of code has, with redirections.
-fn first_command(page: &str) -> Option<String> {
-    let blocks = page.split("\n```").skip(1).step_by(2);
-    let line = blocks.flat_map(|block| block.lines().skip(1)).find_map(|line| {
-        let line = line.trim().trim_start_matches("$ ").trim_start_matches("./");
-        line.strip_prefix("guardrail ")
-    })?;
-    Some(line.split(" #").next().unwrap_or_default().trim().to_owned())
+/// The first command of this program that a block of code has, with redirections, after what stands before it in
+/// its block.
+fn first_command(page: &str) -> Option<Vec<String>> {
+    let command = |line: &str| {
+        let line = line.split(" #").next().unwrap_or_default().trim().trim_start_matches("$ ");
+        line.trim_start_matches("./").strip_prefix("guardrail ").map(|rest| format!("./guardrail {rest}"))
+    };
+    page.split("\n```").skip(1).step_by(2).find_map(|block| {
+        let lines: Vec<&str> = block.lines().skip(1).collect();
+        let at = lines.iter().position(|line| command(line).is_some())?;
+        let before = lines[..at].iter().map(|line| line.trim().trim_start_matches("$ ").to_owned());
+        Some(before.chain(command(lines[at])).collect())
+    })
 }
 
 fn why_left_out(command: &str) -> Option<&'static str> {
@@ -82,11 +87,14 @@ fn why_left_out(command: &str) -> Option<&'static str> {
     LEFT_OUT.iter().find(|(part, _)| command.contains(part)).map(|(_, why)| *why)
 }
 
-/// The command ends as one that did its work, with or without a finding. Bad usage and a failed run are
-/// errors.
-fn works(clone: &Path, command: &str) -> Result<(), Failed> {
+/// The last command ends as one that did its work, with or without a finding. Bad usage and a failed run are
+/// errors. What a page puts into `/tmp` goes into the clone.
+fn works(clone: &Path, commands: &[String]) -> Result<(), Failed> {
+    let temporary = clone.join("tmp");
+    fs::create_dir_all(&temporary)?;
+    let script = commands.join(" && ").replace("/tmp/", &format!("{}/", temporary.display()));
     let output = Command::new("timeout")
-        .args(["--kill-after=20", LIMIT, "sh", "-c", &format!("./guardrail {command}")])
+        .args(["--kill-after=20", LIMIT, "sh", "-c", &script])
         .current_dir(clone)
         .env("CARGO_TARGET_DIR", clone.join("target"))
         .stdin(Stdio::null())
@@ -96,7 +104,7 @@ fn works(clone: &Path, command: &str) -> Result<(), Failed> {
         status => {
             let [out, err] =
                 [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-            Err(format!("./guardrail {command}\nends with {status:?}\n{err}{out}").into())
+            Err(format!("{script}\nends with {status:?}\n{err}{out}").into())
         }
     }
 }
