@@ -213,7 +213,8 @@ impl Guest {
     /// Runs the guest to its end; the event happens in the middle of its writes.
     pub fn run(&mut self, step: Step) -> Result<(Finished, State), Failed> {
         let mut process = self.start()?;
-        let disk = self.folder.path().join("disk.img");
+        // The run removes its image at its end, which may come before the test has seen enough.
+        let (disk, kept) = (self.folder.path().join("disk.img"), self.folder.path().join("disk.kept"));
         let (begun, closed) = (Cell::new(None), Cell::new(false));
         self.options.containable = step == Step::Contain;
         let mut happened: Option<Instant> = None;
@@ -237,13 +238,11 @@ impl Guest {
                     if step != Step::Nothing && happened.is_none() && due {
                         problem = happen(step, &mut process, device).err();
                         happened = Some(Instant::now());
-                        images.0 = Some(hash(&disk));
+                        problem = problem.take().or(std::fs::hard_link(&disk, &kept).err().map(Into::into));
+                        images.0 = hash(&kept);
                     }
                     let over = happened.is_some_and(|time| time.elapsed() > AFTERMATH);
-                    over.then(|| {
-                        images.1 = Some(hash(&disk));
-                        Stop::Because("the test has seen enough".into())
-                    })
+                    over.then(|| Stop::Because("the test has seen enough".into()))
                 },
                 activity: &mut || 0,
                 // The gate has cut the device off; only the notice to the guest remains.
@@ -251,6 +250,7 @@ impl Guest {
                 save: None,
             },
         )?;
+        images.1 = hash(&kept);
         self.disk = images;
         self.processes.extend(device);
         if let Some(problem) = problem {
@@ -346,8 +346,8 @@ pub fn gone(process: u32) -> Result<(), Failed> {
     }
 }
 
-fn hash(path: &Path) -> u64 {
+fn hash(path: &Path) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
-    hasher.write(&std::fs::read(path).unwrap_or_default());
-    hasher.finish()
+    hasher.write(&std::fs::read(path).ok()?);
+    Some(hasher.finish())
 }
