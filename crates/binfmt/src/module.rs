@@ -18,6 +18,8 @@ use std::path::Path;
 const MAX_SYMBOLS: usize = 1 << 20;
 /// The kernel's own limit on symbol names, in bytes.
 const MAX_NAME: usize = 512;
+/// The kernel's own limit on names of modules, in bytes (`MODULE_NAME_LEN`, without the terminator).
+const MAX_MODULE_NAME: usize = 55;
 const SYMBOL_SIZE: u64 = 24;
 const RELA_SIZE: usize = 24;
 
@@ -93,6 +95,14 @@ pub struct Rela {
     pub addend: i64,
 }
 
+/// Whether a module can have this name. Files are named by it, so that it must not lead to other folders.
+pub fn is_name(name: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+        && name.len() <= MAX_MODULE_NAME
+        && name.bytes().all(inside)
+}
+
 /// A kernel module's file.
 #[derive(Debug)]
 pub struct ModuleImage {
@@ -128,6 +138,10 @@ impl ModuleImage {
                 Some((key.to_owned(), value.to_owned()))
             })
             .collect();
+        if let Some(name) = image.info("name").filter(|name| !name.is_empty() && !is_name(name)) {
+            let detail = format!("its name '{}' is no name of a module", name.escape_debug());
+            return Err(KernelError::Damaged { what: what.to_owned(), detail });
+        }
         Ok(image)
     }
 

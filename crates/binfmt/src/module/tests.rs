@@ -237,6 +237,8 @@ fn other_files_are_refused() {
     let mut bytes = sample();
     bytes[16] = 3;
     assert_eq!(error(bytes), "drv.ko is not a kernel module");
+    let elsewhere = error(Object::module("../../\u{1b}x").build());
+    assert_eq!(elsewhere, "drv.ko is damaged: its name '../../\\u{1b}x' is no name of a module");
     let bytes = sample();
     for len in [10, 63, 64, bytes.len() / 2, bytes.len() - 1] {
         assert!(ModuleImage::parse("drv.ko", bytes[..len].to_vec()).is_err(), "{len}");

@@ -5,6 +5,7 @@
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::kernel::kernels::Kernel;
+use guardrail_binfmt::module::is_name;
 use object::{Object, ObjectSection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -182,6 +183,7 @@ impl Modules {
         if let Some(name) = &info.name {
             driver.name = normalized(name);
         }
+        refuse_name(&driver.path, &driver.name)?;
         let mut before = Vec::new();
         let beside = driver.path.parent().map(Path::to_path_buf);
         self.add_dependencies(&driver.name, &self.asked_for(&info), None, &mut before, 0)?;
@@ -229,6 +231,7 @@ impl Modules {
                 missing: name.clone(),
                 release: self.release.clone(),
             })?;
+            refuse_name(path, &name)?;
             let module = read_module(path, name)?;
             let info = mod_info(&module)?;
             self.add_dependencies(&module.name, &self.asked_for(&info), None, list, depth + 1)?;
@@ -239,6 +242,16 @@ impl Modules {
         }
         Ok(())
     }
+}
+
+/// Refuses a name that no module can have. Files of the host and words of the guest's scripts are named by it.
+fn refuse_name(path: &Path, name: &str) -> Result<()> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let name = name.escape_debug();
+    let why = format!("'{name}' is no name of a module, which has letters, digits, '_', '-' and '.'");
+    Err(Error::BadModule { path: path.to_path_buf(), why })
 }
 
 fn module_name(path: &Path) -> Option<String> {
@@ -327,6 +340,17 @@ fn parse_mod_info(data: &[u8]) -> ModInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for name in ["..", "../../x", "a/b", "", "-r", "a b", "a\u{1b}[2J", "$(reboot)", &"x".repeat(56)] {
+            let refused = refuse_name(Path::new("x.ko"), name).unwrap_err().to_string();
+            assert!(refused.starts_with("x.ko: '") && !refused.contains('\u{1b}'), "{refused}");
+        }
+        for name in ["e1000", "8021q", "snd_hda_intel", "x.guarded", &"x".repeat(55)] {
+            assert!(refuse_name(Path::new("x.ko"), name).is_ok(), "{name}");
+        }
+    }
 
     fn module(bytes: &[u8]) -> ModuleFile {
         ModuleFile { name: "x".into(), path: "x.ko".into(), bytes: bytes.to_vec() }
