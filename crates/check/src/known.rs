@@ -24,7 +24,7 @@ pub struct KnownPlan {
     pub against: Option<PathBuf>,
     /// Suppression files, besides those that the policy file names.
     pub suppress: Vec<PathBuf>,
-    /// The findings that make the run fail; `None` for new ones with an earlier report, otherwise for all.
+    /// The findings that make the run fail; `None` for the default of [`FailOn`].
     pub fail_on: Option<FailOn>,
     /// The policy file; `None` for `guardrail.toml` of the current folder, if there is one.
     pub policy: Option<PathBuf>,

@@ -39,7 +39,7 @@ pub enum Mode {
     /// The finding is reported, and the run continues.
     #[default]
     Permissive,
-    /// The device is cut off, unless the finding was judged harmless or undecided.
+    /// The device is cut off at races that were judged harmful, and at errors that put memory at risk.
     Triage,
     /// The device is cut off, except for data races that were judged harmless or undecided: every driver has some.
     Stringent,
@@ -177,7 +177,7 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// A run of one driver with the default kernel and all checkers but DRCheck.
+    /// A run of one driver with the default kernel and all checkers.
     pub fn new(driver: &str) -> RunPlan {
         RunPlan {
             drivers: vec![driver.to_owned()],

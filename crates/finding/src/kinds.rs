@@ -399,6 +399,38 @@ pub const KINDS: &[Kind] = &[
     ),
 ];
 
+/// Kinds of errors that corrupt memory, use memory that is gone or lies elsewhere, or hand what nobody wrote to a
+/// device. Sorted.
+const ENDANGERS_MEMORY: &[&str] = &[
+    "dma-bad-buffer",
+    "dma-freed-while-mapped",
+    "dma-use-after-free",
+    "double-free",
+    "invalid-free",
+    "kasan",
+    "kernel-bug",
+    "kernel-oops",
+    "kfence",
+    "list-corruption",
+    "memory-corruption",
+    "mismatched-free",
+    "mmio-out-of-bounds",
+    "null-dereference",
+    "out-of-bounds",
+    "redzone",
+    "refcount",
+    "uninit-address",
+    "uninit-to-device",
+    "use-after-free",
+    "user-pointer",
+    "wild-access",
+];
+
+/// Whether an error of this kind does harm by itself: to memory, or to the device.
+pub fn endangers_memory(name: &str) -> bool {
+    ENDANGERS_MEMORY.binary_search(&name).is_ok()
+}
+
 /// The names of all kinds, sorted.
 pub fn all() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.name).collect()
@@ -417,5 +449,7 @@ mod tests {
     fn kinds_are_sorted_and_unique() {
         assert!(KINDS.windows(2).all(|pair| pair[0].name < pair[1].name));
         assert!(find("leak").is_some() && find("no-such-kind").is_none());
+        assert!(ENDANGERS_MEMORY.is_sorted() && ENDANGERS_MEMORY.iter().all(|name| find(name).is_some()));
+        assert!(endangers_memory("use-after-free") && !endangers_memory("leak"));
     }
 }

@@ -37,7 +37,7 @@ impl Keeper {
         if known == Some(Decision::Contained) || known.is_none() && self.closed() {
             return known.is_some();
         }
-        let decision = match self.policy.decide(&finding.kind, finding.triage.as_deref()) {
+        let decision = match self.policy.decide(finding) {
             // The gate closes only on what is final.
             Decision::Contained if in_doubt => Decision::Undecided,
             decision => decision,

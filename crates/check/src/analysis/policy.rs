@@ -2,6 +2,7 @@
 
 use crate::plan::{GateKind, Mode, Observe, RunPlan};
 use guardrail_finding::triage::{BENIGN, UNDECIDED};
+use guardrail_finding::{Finding, Severity, kinds};
 use guardrail_host::HostError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,6 +60,8 @@ pub enum Decision {
     Harmless,
     /// The finding is only reported because no harm is known to follow.
     Undecided,
+    /// The finding is only reported because what is wrong puts no memory at risk by itself, such as a leak.
+    Lesser,
 }
 
 impl Decision {
@@ -69,6 +72,7 @@ impl Decision {
             Decision::Reported => "passed",
             Decision::Harmless => "passed: judged harmless",
             Decision::Undecided => "passed: undecided",
+            Decision::Lesser => "passed: puts no memory at risk",
         }
     }
 }
@@ -99,17 +103,23 @@ impl Policy {
         Ok(file.suppress.iter().map(|name| folder.join(name)).collect())
     }
 
-    /// The decision about a finding of this kind with this judgment.
-    pub fn decide(&self, kind: &str, triage: Option<&str>) -> Decision {
+    /// The decision about a finding.
+    pub fn decide(&self, finding: &Finding) -> Decision {
+        let kind = finding.kind.as_str();
         match (self.mode, self.kinds.get(kind)) {
             (Mode::Permissive, _) | (_, Some(Action::Warn)) => Decision::Reported,
             (_, Some(Action::Contain)) => Decision::Contained,
             (Mode::Stringent, None) if kind != RACE => Decision::Contained,
             (Mode::Stringent | Mode::Triage, None) => {
-                let said = |(verdict, _): &&(&str, Decision)| {
-                    triage.is_some_and(|triage| triage.starts_with(*verdict))
-                };
-                NO_HARM.iter().find(said).map_or(Decision::Contained, |(_, decision)| *decision)
+                let triage = finding.triage.as_deref().unwrap_or_default();
+                match NO_HARM.iter().find(|(verdict, _)| triage.starts_with(verdict)) {
+                    Some((_, decision)) => *decision,
+                    None if kind == RACE => Decision::Contained,
+                    None if kinds::endangers_memory(kind) && finding.severity == Severity::Error => {
+                        Decision::Contained
+                    }
+                    None => Decision::Lesser,
+                }
             }
         }
     }
@@ -135,7 +145,7 @@ fn parse(text: &str) -> Result<PolicyFile, String> {
             error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         format!("line {line}: {}", error.message().lines().next().unwrap_or("it cannot be read"))
     })?;
-    let known = guardrail_finding::kinds::all();
+    let known = kinds::all();
     match file.kinds.keys().find(|kind| !known.iter().any(|other| other == kind)) {
         None => Ok(file),
         Some(kind) => {
@@ -154,34 +164,52 @@ fn parse(text: &str) -> Result<PolicyFile, String> {
 mod tests {
     use super::*;
 
+    fn finding(kind: &str, triage: Option<&str>) -> Finding {
+        Finding { kind: kind.to_owned(), triage: triage.map(str::to_owned), ..Finding::default() }
+    }
+
     fn policy(mode: Mode, text: &str) -> Policy {
         Policy { mode, kinds: parse(text).unwrap().kinds }
     }
 
     #[test]
     fn modes_decide_where_the_file_says_nothing() {
-        let decide = |mode, triage| policy(mode, "").decide("data-race", triage);
+        let decide = |mode, triage| policy(mode, "").decide(&finding("data-race", triage));
         assert_eq!(decide(Mode::Permissive, Some("harmful")), Decision::Reported);
         assert_eq!(decide(Mode::Stringent, Some("likely benign: a counter")), Decision::Harmless);
         assert_eq!(decide(Mode::Triage, Some("likely benign: a counter")), Decision::Harmless);
         assert_eq!(decide(Mode::Triage, Some("undecided: x")), Decision::Undecided);
         assert_eq!(decide(Mode::Stringent, Some("undecided: x")), Decision::Undecided);
         assert_eq!(decide(Mode::Stringent, Some("harmful: x")), Decision::Contained);
-        let other = policy(Mode::Stringent, "").decide("uninit-to-device", Some("likely benign: x"));
+        let other =
+            policy(Mode::Stringent, "").decide(&finding("uninit-to-device", Some("likely benign: x")));
         assert_eq!(other, Decision::Contained);
         assert_eq!(decide(Mode::Triage, Some("harmful: x")), Decision::Contained);
         assert_eq!(decide(Mode::Triage, None), Decision::Contained);
     }
 
     #[test]
+    fn triage_contains_what_puts_memory_at_risk() {
+        let decide =
+            |kind, severity| policy(Mode::Triage, "").decide(&Finding { severity, ..finding(kind, None) });
+        for kind in ["use-after-free", "out-of-bounds", "uninit-to-device", "dma-freed-while-mapped"] {
+            assert_eq!(decide(kind, Severity::Error), Decision::Contained, "{kind}");
+            assert_eq!(decide(kind, Severity::Warning), Decision::Lesser, "{kind}");
+        }
+        for kind in ["leak", "lock-order", "dma-race", "dma-direction", "protocol-order", "kernel-warning"] {
+            assert_eq!(decide(kind, Severity::Error), Decision::Lesser, "{kind}");
+        }
+        let stringent = policy(Mode::Stringent, "").decide(&finding("leak", None));
+        assert_eq!(stringent, Decision::Contained);
+    }
+
+    #[test]
     fn the_file_makes_exceptions() {
         let text = "[kinds]\nleak = \"warn\"\ndata-race = \"contain\"\n";
-        assert_eq!(policy(Mode::Stringent, text).decide("leak", None), Decision::Reported);
-        assert_eq!(
-            policy(Mode::Triage, text).decide("data-race", Some("likely benign: x")),
-            Decision::Contained
-        );
-        assert_eq!(policy(Mode::Permissive, text).decide("data-race", None), Decision::Reported);
+        let decide = |mode, kind, triage| policy(mode, text).decide(&finding(kind, triage));
+        assert_eq!(decide(Mode::Stringent, "leak", None), Decision::Reported);
+        assert_eq!(decide(Mode::Triage, "data-race", Some("likely benign: x")), Decision::Contained);
+        assert_eq!(decide(Mode::Permissive, "data-race", None), Decision::Reported);
     }
 
     #[test]

@@ -30,7 +30,10 @@ impl Choice for Mode {
         let row = |mode: Mode, help| (mode, mode.word(), help);
         vec![
             row(Mode::Permissive, "Report it and go on"),
-            row(Mode::Triage, "Cut the device off, unless the finding was judged harmless or undecided"),
+            row(
+                Mode::Triage,
+                "Cut the device off at races that were judged harmful, and at errors that put memory at risk",
+            ),
             row(Mode::Stringent, cut),
         ]
     }

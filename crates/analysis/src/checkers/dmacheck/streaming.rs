@@ -357,7 +357,11 @@ impl DmaCheck {
             let freed = object.freed.unwrap_or_default();
             let inside = state.stacks.get(freed).iter().skip(1).any(|&at| state.modules.contains(at));
             let at = if inside { freed } else { m.stack };
+            let writes = m.dir.writes();
+            let only_read = "the device cannot change it, but may send what the next owner writes";
             cx.report(NAME, "dma-freed-while-mapped", Site::Stack(at), || Draft {
+                severity: if writes { Severity::Error } else { Severity::Warning },
+                notes: if writes { Vec::new() } else { vec![only_read.to_owned()] },
                 object: Some(object.clone()),
                 related: vec![text::related(state, "mapped", m.stack)],
                 ..Draft::error(format!(
