@@ -39,10 +39,14 @@ fn items(what: Listed) -> Result<(&'static [&'static str], Vec<Value>), CliError
         Listed::Drivers => {
             let item = |entry: catalog::Entry| {
                 let devices: Vec<&str> = entry.devices.iter().map(|device| device.name.as_str()).collect();
-                json!({ "name": entry.name, "class": entry.class, "devices": devices })
+                let not = entry.not.as_ref().map(|not| match not.kernels.as_slice() {
+                    [] => not.why.clone(),
+                    kernels => format!("{}: {}", kernels.join(", "), not.why),
+                });
+                json!({ "name": entry.name, "class": entry.class, "devices": devices, "not": not })
             };
             let modules = catalog::entries().into_iter().filter(|entry| !entry.name.contains(':'));
-            (&["name", "class", "devices"], modules.map(item).collect())
+            (&["name", "class", "devices", "not"], modules.map(item).collect())
         }
         Listed::Devices => {
             let mut list = Vec::new();

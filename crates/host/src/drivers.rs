@@ -55,6 +55,10 @@ pub fn set(
 pub fn no_device(prepared: &Prepared) -> String {
     let name = &prepared.plan.driver.name;
     let known = guardrail_vm::catalog::entry(name, &prepared.plan.aliases);
+    let never = known.as_ref().and_then(|entry| entry.not.as_ref()).filter(|not| not.kernels.is_empty());
+    if let Some(not) = never {
+        return format!("{name} loaded but bound no device: {}", not.why);
+    }
     let devices: Vec<String> =
         known.into_iter().flat_map(|entry| entry.devices).map(|device| device.name).collect();
     let tried =

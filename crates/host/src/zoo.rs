@@ -152,6 +152,12 @@ fn known(zoo: &Path, name: &str) -> Result<String, HostError> {
     Err(Error::Unknown { what: "driver", name: format!("zoo/{name}"), near: near.collect() }.into())
 }
 
+/// A digest of the sources of a driver of the zoo; `None` where there is no such driver.
+pub fn sources(name: &str) -> Option<u64> {
+    let zoo = folder().ok()?;
+    digest(&zoo, &known(&zoo, name).ok()?).ok()
+}
+
 /// A digest that changes with the sources, so that a build of older ones is not used.
 fn digest(zoo: &Path, bug: &str) -> io::Result<u64> {
     let script = zoo.join("build").canonicalize()?;

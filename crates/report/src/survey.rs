@@ -11,7 +11,7 @@ mod text;
 pub use diff::{Diff, diff};
 
 use crate::model::Report;
-use guardrail_finding::Finding;
+use guardrail_finding::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -30,6 +30,9 @@ pub struct Settings {
     pub workload: Option<String>,
     /// Number of vCPUs.
     pub smp: u8,
+    /// What happened at a finding; `None` where it was only reported, without a gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
     /// Variables of the workload, as `NAME=VALUE`.
     #[serde(default)]
     pub variables: Vec<String>,
@@ -55,6 +58,10 @@ pub enum State {
     Clean,
     /// The run completed, or ended in a panic, and has findings.
     Findings,
+    /// The device was cut off at a finding.
+    CutOff,
+    /// The run completed without findings, but the driver bound no device, or ran too little of its code.
+    NotExercised,
     /// The run could not complete. Findings before its end are kept.
     #[default]
     Failed,
@@ -68,6 +75,8 @@ impl State {
         match self {
             State::Clean => "clean",
             State::Findings => "findings",
+            State::CutOff => "cut off",
+            State::NotExercised => "not exercised",
             State::Failed => "failed",
             State::NotAvailable => "not available",
         }
@@ -94,6 +103,9 @@ pub struct Cell {
     /// Class of the driver.
     #[serde(default)]
     pub class: String,
+    /// What the run was made with: a digest of the kernel's image and of the modules; empty where it is not known.
+    #[serde(default)]
+    pub digest: String,
     /// Outcome of the run.
     pub state: State,
     /// Why the run did not complete; `None` where it did.
@@ -111,9 +123,10 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The findings in the report; empty without a report.
-    pub fn findings(&self) -> &[Finding] {
-        self.report.as_ref().map_or(&[], |report| &report.findings)
+    /// The findings in the report, without notes; empty without a report.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        let all = self.report.iter().flat_map(|report| &report.findings);
+        all.filter(|finding| finding.severity != Severity::Note)
     }
 
     /// Whether the run advanced far enough for its findings to be complete.
@@ -225,6 +238,13 @@ impl Summary {
             self.count(State::Failed),
             self.count(State::NotAvailable),
         );
+        if self.settings.mode.is_some() {
+            text += &format!(", {} cut off", self.count(State::CutOff));
+        }
+        match self.count(State::NotExercised) {
+            0 => {}
+            n => text += &format!(", {n} not exercised"),
+        }
         if !self.missing.is_empty() {
             text += &format!(", {} not run yet", self.missing.len());
         }
@@ -285,10 +305,12 @@ fn distinct(cells: &[Cell]) -> Vec<Distinct> {
 fn shown(cell: Option<&Cell>) -> String {
     match cell {
         None => "-".to_owned(),
-        Some(cell) => match (cell.state, cell.findings().len()) {
+        Some(cell) => match (cell.state, cell.findings().count()) {
             (State::NotAvailable, _) => "n/a".to_owned(),
+            (State::NotExercised, _) => "not exercised".to_owned(),
             (State::Failed, 0) => "failed".to_owned(),
             (State::Failed, n) => format!("failed, {n}"),
+            (State::CutOff, n) => format!("cut off, {n}"),
             (_, n) => n.to_string(),
         },
     }

@@ -1,6 +1,7 @@
 //! One run of a survey: a `guardrail check` in a process of its own, so that no failure of it can end the
 //! survey.
 
+use crate::plan::Mode;
 use crate::survey::SurveyPlan;
 use crate::survey::matrix::Planned;
 use guardrail_host::process::Process;
@@ -60,8 +61,11 @@ impl Child {
         let place = &planned.place;
         let mut command = Process::check()?;
         command.arg(&place.driver).arg("--kernel").arg(&place.kernel);
-        // A survey contains nothing, and a gate takes time.
-        command.args(["--gate", "off"]);
+        match plan.mode {
+            // Where nothing is contained, a gate would only take time.
+            Mode::Permissive => command.args(["--gate", "off"]),
+            mode => command.args(["--mode", mode.word()]),
+        };
         command.arg("--tool").arg(plan.tools.join(",")).arg("--format").arg("json").arg("--out").arg(folder);
         command
             .arg("--smp")
@@ -143,6 +147,12 @@ fn judge(code: Option<i32>, signal: Option<i32>, stdout: &str, stderr: &str) -> 
     let (state, why) = match (code, &report) {
         (Some(code), Some(_)) if code == Status::Clean as i32 => (State::Clean, None),
         (Some(code), Some(_)) if code == Status::Findings as i32 => (State::Findings, None),
+        (Some(code), Some(report)) if code == Status::Contained as i32 => {
+            (State::CutOff, report.run.gate.as_ref().and_then(|gate| gate.closed.clone()))
+        }
+        (Some(code), Some(_)) if code == Status::NotExercised as i32 => {
+            (State::NotExercised, Some(last_words(stderr)))
+        }
         (Some(_), _) => (State::Failed, Some(last_words(stderr))),
         (None, _) => {
             (State::Failed, Some(format!("the run was ended by signal {}", signal.unwrap_or_default())))
@@ -177,6 +187,12 @@ mod tests {
         let report = serde_json::to_string(&Report::default()).unwrap();
         assert_eq!(judge(Some(0), None, &report, "").state, State::Clean);
         assert_eq!(judge(Some(1), None, &report, "").state, State::Findings);
+        assert_eq!(judge(Some(4), None, &report, "").state, State::CutOff);
+        let hardly = judge(Some(6), None, &report, "error: e1000 was not exercised\n");
+        assert_eq!(
+            (hardly.state, hardly.why.as_deref()),
+            (State::NotExercised, Some("e1000 was not exercised"))
+        );
         // An exit status alone is not sufficient.
         assert_eq!(judge(Some(0), None, "", "").state, State::Failed);
         let failed = judge(Some(3), None, &report, "guardrail: QEMU\nerror: the guest hung\n");

@@ -36,7 +36,7 @@ impl Folder {
             Some(head) if head.settings == *settings => {}
             Some(_) => {
                 return Err(HostError::Usage(format!(
-                    "{} holds a survey with other checkers, workload, variables or CPUs; give another folder",
+                    "{} holds a survey with another mode, other checkers, workload, variables or CPUs; give another folder",
                     folder.path.display()
                 )));
             }
@@ -52,10 +52,11 @@ impl Folder {
         })
     }
 
-    /// The cell of a run that ended; `None` also for a damaged file, whose run is done again.
-    pub fn cell(&self, place: &Position) -> Option<Cell> {
+    /// The cell of a run that ended; `None` also for a damaged file, and for a run of another kernel or driver by the
+    /// same name, as after an update. Such runs are done again.
+    pub fn cell(&self, place: &Position, digest: &str) -> Option<Cell> {
         let cell: Cell = read(&self.cell_file(place))?;
-        (cell.schema == CELL_SCHEMA && cell.place == *place).then_some(cell)
+        (cell.schema == CELL_SCHEMA && cell.place == *place && cell.digest == digest).then_some(cell)
     }
 
     /// Writes a cell to the folder.
@@ -104,17 +105,23 @@ mod tests {
     fn cells_are_kept_across_surveys_and_damaged_ones_are_not_taken() {
         let temp = tempfile::tempdir().unwrap();
         let place = Position { driver: "e1000".into(), device: None, kernel: "6.1".into() };
-        let cell =
-            Cell { schema: CELL_SCHEMA.into(), place: place.clone(), state: State::Clean, ..Cell::default() };
+        let cell = Cell {
+            schema: CELL_SCHEMA.into(),
+            place: place.clone(),
+            digest: "a".into(),
+            state: State::Clean,
+            ..Cell::default()
+        };
         let folder = Folder::open(temp.path(), &settings()).unwrap();
-        assert_eq!(folder.cell(&place), None);
+        assert_eq!(folder.cell(&place, "a"), None);
         folder.keep(&cell).unwrap();
         let again = Folder::open(temp.path(), &settings()).unwrap();
-        assert_eq!(again.cell(&place), Some(cell));
+        assert_eq!(again.cell(&place, "a"), Some(cell));
+        assert_eq!(again.cell(&place, "b"), None);
         let other = Position { kernel: "7.2".into(), ..place.clone() };
-        assert_eq!(again.cell(&other), None);
+        assert_eq!(again.cell(&other, "a"), None);
         fs::write(again.cell_file(&place), "{\"schema\":").unwrap();
-        assert_eq!(again.cell(&place), None);
+        assert_eq!(again.cell(&place, "a"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Decides which runs a survey consists of.
 
-use guardrail_host::HostError;
-use guardrail_host::Progress;
+use guardrail_host::drivers::digest;
+use guardrail_host::{HostError, Progress, files, zoo};
 use guardrail_report::survey::Position;
 use guardrail_vm::catalog::{self, Class, Entry};
 use guardrail_vm::kernels;
@@ -24,6 +24,8 @@ pub struct Planned {
     pub place: Position,
     /// The class of its driver.
     pub class: String,
+    /// What it is made with: a digest of the kernel's image and of the modules; empty where these cannot be read.
+    pub digest: String,
     /// Why the run is impossible, where that is known beforehand.
     pub not_available: Option<String>,
 }
@@ -85,12 +87,13 @@ pub fn plan(
     for kernel in kernels {
         progress.step(&format!("kernel {kernel}"));
         let found = guardrail_vm::kernels::find(packages, kernel)?;
-        modules.push((kernel, Modules::of(&found)?));
+        let image = files::read(&found.vmlinuz).unwrap_or_default();
+        modules.push((kernel, Modules::of(&found)?, digest(&image)));
     }
     let mut all = Vec::new();
     for driver in drivers {
-        refuse_unknown(driver, modules.iter().map(|(_, modules)| modules))?;
-        for (kernel, modules) in &modules {
+        refuse_unknown(driver, modules.iter().map(|(_, modules, _)| modules))?;
+        for (kernel, modules, image) in &modules {
             all.push(Planned {
                 place: Position {
                     driver: driver.name.clone(),
@@ -98,11 +101,24 @@ pub fn plan(
                     kernel: (*kernel).clone(),
                 },
                 class: driver.entry.as_ref().map_or(Class::None, |entry| entry.class).name().to_owned(),
+                digest: made_with(driver, modules, image),
                 not_available: not_available(driver, kernel, modules),
             });
         }
     }
     Ok(all)
+}
+
+/// A digest of all that a run is made with, so that a cell of an older kernel or driver is not taken for it.
+fn made_with(driver: &Driver, modules: &Modules, image: &str) -> String {
+    if let Some(name) = zoo::named(&driver.name) {
+        return zoo::sources(name).map_or(String::new(), |sources| format!("{image}-{sources:016x}"));
+    }
+    let also = driver.entry.iter().flat_map(|entry| &entry.also).map(|name| name.trim_end_matches('?'));
+    let plans = [driver.name.as_str()].into_iter().chain(also).filter_map(|name| modules.plan(name).ok());
+    let files = plans.flat_map(|plan| plan.before.into_iter().chain([plan.driver]));
+    let digests: String = files.map(|module| digest(&module.bytes)).collect();
+    format!("{image}-{}", digest(digests.as_bytes()))
 }
 
 /// Refuses a name that neither the catalog nor any kernel contains: its runs could only fail.

@@ -18,6 +18,7 @@ mod child;
 mod folder;
 mod matrix;
 
+use crate::plan::Mode;
 use child::{Child, Ended};
 use folder::Folder;
 use guardrail_host::drivers::variables;
@@ -47,6 +48,8 @@ pub struct SurveyPlan {
     pub jobs: u8,
     /// The checkers by name, as [`tools`](crate::tools) gives them.
     pub tools: Vec<String>,
+    /// What happens at a finding. With another mode than permissive, device accesses are held.
+    pub mode: Mode,
     /// A workload for all drivers; `None` for that of each driver's class.
     pub workload: Option<String>,
     /// Number of each guest's CPUs, 1 to 4.
@@ -71,6 +74,7 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
         tools: plan.tools.clone(),
         workload: plan.workload.clone(),
         smp: plan.cpus,
+        mode: (plan.mode != Mode::Permissive).then(|| plan.mode.word().to_owned()),
         variables: plan.variables.clone(),
     };
     plan.workload.as_deref().map_or(Ok(()), matrix::refuse_workload)?;
@@ -114,7 +118,11 @@ pub fn judge(summary: &Summary) -> Result<Status, HostError> {
         Some(diff) => !diff.new.is_empty(),
         None => !summary.findings.is_empty(),
     };
-    Ok(if found { Status::Findings } else { Status::Clean })
+    Ok(match summary.count(State::NotExercised) {
+        _ if found => Status::Findings,
+        0 => Status::Clean,
+        _ => Status::NotExercised,
+    })
 }
 
 /// A survey that runs.
@@ -130,7 +138,7 @@ impl Survey<'_> {
     fn run(&mut self, planned: &[Planned]) -> Result<bool, HostError> {
         let mut waiting = VecDeque::new();
         for one in planned {
-            match (self.folder.cell(&one.place), &one.not_available) {
+            match (self.folder.cell(&one.place, &one.digest), &one.not_available) {
                 (Some(cell), _) if cell.state != State::Failed || !self.plan.retry => self.done.push(cell),
                 (_, Some(why)) => self.keep(not_available(one, why))?,
                 _ => waiting.push_back(one),
@@ -176,7 +184,7 @@ impl Survey<'_> {
     fn keep(&mut self, cell: Cell) -> Result<(), HostError> {
         self.folder.keep(&cell)?;
         if cell.state != State::NotAvailable {
-            let found = match cell.findings().len() {
+            let found = match cell.findings().count() {
                 0 => String::new(),
                 n => format!(", {n} found"),
             };
@@ -194,6 +202,7 @@ fn not_available(planned: &Planned, why: &str) -> Cell {
         schema: CELL_SCHEMA.to_owned(),
         place: planned.place.clone(),
         class: planned.class.clone(),
+        digest: planned.digest.clone(),
         state: State::NotAvailable,
         why: Some(why.to_owned()),
         ..Cell::default()
@@ -205,6 +214,7 @@ fn cell(planned: &Planned, ended: Ended) -> Cell {
         schema: CELL_SCHEMA.to_owned(),
         place: planned.place.clone(),
         class: planned.class.clone(),
+        digest: planned.digest.clone(),
         state: ended.state,
         why: ended.why,
         wall_seconds: ended.wall.as_secs_f64().round(),
@@ -230,6 +240,9 @@ mod tests {
             Summary::new(Settings::default(), std::slice::from_ref(&place), &[cell])
         };
         assert_eq!(judge(&of(State::Failed)).unwrap_err().status(), Status::RunFailed);
+        let hardly = Cell { place: place.clone(), state: State::NotExercised, ..Cell::default() };
+        let hardly = Summary::new(Settings::default(), std::slice::from_ref(&place), &[hardly]);
+        assert_eq!(judge(&hardly).unwrap(), Status::NotExercised);
         let mut summary = of(State::Findings);
         assert_eq!(judge(&summary).unwrap(), Status::Findings);
         summary.diff = Some(Diff::default());

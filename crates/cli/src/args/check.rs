@@ -278,6 +278,9 @@ pub struct SurveyArgs {
     /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
     #[arg(long, value_name = "NAME,...", default_value = "all")]
     pub tool: String,
+    /// What happens at a finding; with another than permissive, device accesses are held
+    #[arg(long, value_parser = one_of::<Mode>(), default_value = "permissive")]
+    pub mode: Mode,
     /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
     #[arg(long, value_name = "NAME|SCRIPT")]
     pub workload: Option<String>,
@@ -329,6 +332,7 @@ impl SurveyArgs {
             every_device: self.every_device,
             jobs: self.jobs,
             tools: guardrail_check::tools(&self.tool)?,
+            mode: self.mode,
             workload: self.workload.clone(),
             cpus: self.smp,
             variables: self.variables.clone(),

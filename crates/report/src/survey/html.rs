@@ -6,9 +6,9 @@ use guardrail_finding::{CallStack, Frame, trace_lines};
 use std::io::{self, Write};
 
 /// What a survey looks like beside what all pages do.
-const OWN_STYLE: &str = "td.clean{background:#e8f5e9}td.findings{background:#fdecea;font-weight:bold}td.failed{background:#fff4e0}\
-td.not-available,td.missing{color:#777}\
-@media(prefers-color-scheme:dark){td.clean{background:#1b3a1e}td.findings{background:#4a1d1a}td.failed{background:#443311}}";
+const OWN_STYLE: &str = "td.clean{background:#e8f5e9}td.findings{background:#fdecea;font-weight:bold}td.failed{background:#fff4e0}td.cut-off{background:#f8d7f0;font-weight:bold}\
+td.not-available,td.not-exercised,td.missing{color:#777}\
+@media(prefers-color-scheme:dark){td.clean{background:#1b3a1e}td.findings{background:#4a1d1a}td.failed{background:#443311}td.cut-off{background:#4a1d40}}";
 
 pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     head("Guardrail survey", OWN_STYLE, out)?;

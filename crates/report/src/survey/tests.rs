@@ -116,6 +116,29 @@ fn what_a_failed_run_had_found_is_kept() {
 }
 
 #[test]
+fn a_device_that_was_cut_off_is_named_and_notes_do_not_count() {
+    let mut cut = cell("a", "6.1", State::CutOff, &["f1", "f2"]);
+    cut.why = Some("f1: the gate closed at a leak".to_owned());
+    cut.report.as_mut().unwrap().findings[1].severity = guardrail_finding::Severity::Note;
+    let mut summary = survey(&[cut]);
+    summary.settings.mode = Some("triage".to_owned());
+    let text = text(&summary);
+    assert!(
+        text.contains("cut off, 1") && text.contains("1 cut off, 3 not run yet; 1 distinct finding"),
+        "{text}"
+    );
+    assert!(text.contains("Cut off:\n  a on 6.1: f1: the gate closed at a leak"), "{text}");
+    assert!(!text.contains("f2 "), "{text}");
+}
+
+#[test]
+fn a_driver_that_hardly_ran_is_not_clean() {
+    let text = text(&survey(&[cell("a", "6.1", State::NotExercised, &[])]));
+    assert!(text.contains("0 clean") && text.contains("1 not exercised"), "{text}");
+    assert!(text.contains("Not exercised:\n  a on 6.1: it did not"), "{text}");
+}
+
+#[test]
 fn a_page_takes_no_markup_from_a_guest() {
     let mut out = Vec::new();
     survey(&first()).write_html(&mut out).unwrap();

@@ -18,7 +18,13 @@ pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     write_rows(&rows, out)?;
     writeln!(out, "\n{}", summary.headline())?;
 
-    for (state, title) in [(State::Failed, "Failed"), (State::NotAvailable, "Not available")] {
+    let titles = [
+        (State::CutOff, "Cut off"),
+        (State::Failed, "Failed"),
+        (State::NotExercised, "Not exercised"),
+        (State::NotAvailable, "Not available"),
+    ];
+    for (state, title) in titles {
         let cells: Vec<&Cell> = summary.cells.iter().filter(|cell| cell.state == state).collect();
         if !cells.is_empty() {
             writeln!(out, "\n{title}:")?;
