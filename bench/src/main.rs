@@ -8,10 +8,12 @@ mod common;
 mod drcheck;
 mod gate;
 mod guarded;
+mod ids;
 mod instructions;
 mod kernel;
 mod oracle;
 mod process;
+mod reports;
 mod verdicts;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +45,8 @@ enum Benchmark {
     Oracle(oracle::Arguments),
     /// What each part of DRCheck takes away, on the traces of a survey
     Drcheck(drcheck::Arguments),
+    /// How many fingerprints runs have in common, over runs and kernels
+    Ids(ids::Arguments),
     /// How often DRCheck's triage is right, by races that were judged by hand
     Verdicts(verdicts::Arguments),
 }
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Benchmark::Kernel(arguments) => kernel::run(arguments),
         Benchmark::Oracle(arguments) => oracle::run(arguments),
         Benchmark::Drcheck(arguments) => drcheck::run(arguments),
+        Benchmark::Ids(arguments) => ids::run(arguments),
         Benchmark::Verdicts(arguments) => verdicts::run(arguments),
     };
     ended.map_or_else(common::Failure::report, |()| ExitCode::SUCCESS)

@@ -141,7 +141,7 @@ fn part_of_source(packages: &Packages, kernel: &Kernel, tree: &str, part: Source
 }
 
 /// The first two numbers of a release: `6.1` of `6.1.0-56-amd64`.
-fn version(release: &str) -> Option<&str> {
+pub fn version(release: &str) -> Option<&str> {
     let end = release.match_indices(['.', '-', '+']).nth(1).map_or(release.len(), |(at, _)| at);
     let (major, minor) = release[..end].split_once('.')?;
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -2,15 +2,12 @@
 //!
 //! The runs are traces of `guardrail check --record`, or reports with `--format json`.
 
-mod corpus;
-
 use crate::common::Failure;
-use crate::process;
-use corpus::{Label, Race, Row};
+use crate::reports;
+use guardrail_corpus::{Label, Race, Row};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The options.
 #[derive(Debug, clap::Args)]
@@ -21,6 +18,12 @@ pub struct Arguments {
     /// Print every race
     #[arg(long)]
     races: bool,
+    /// Fail where fewer of the races that are called harmful are, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    min_precision: usize,
+    /// Fail where fewer of the harmful causes are found in the runs that have them, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    min_recall: usize,
 }
 
 /// The races of a run.
@@ -61,97 +64,37 @@ impl Verdict {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    compare(arguments).map_err(Failure::Usage)
+    let score = compare(arguments).map_err(Failure::Usage)?;
+    for (what, (part, whole), least) in [
+        ("precision", score.precision(), arguments.min_precision),
+        ("recall", score.recall(), arguments.min_recall),
+    ] {
+        if part * 100 < least * whole {
+            return Err(Failure::Run(format!("the {what} is {}, less than {least} %", share(part, whole))));
+        }
+    }
+    Ok(())
 }
 
-fn compare(arguments: &Arguments) -> Result<(), String> {
-    let rows = corpus::rows()?;
+fn compare(arguments: &Arguments) -> Result<Score, String> {
+    let rows = guardrail_corpus::rows()?;
     let mut score = Score::default();
     let mut runs = Vec::new();
-    for file in files(&arguments.runs)? {
-        let run = read(&file)?;
+    for file in reports::files(&arguments.runs)? {
+        let report = reports::read(&file, "drcheck")?;
+        let run = run_of(&report).ok_or_else(|| format!("{} is no report of a run", file.display()))?;
         score.add(&rows, &run, arguments.races);
         runs.push(run);
     }
     score.print(&rows, &runs);
-    Ok(())
-}
-
-/// The files of runs, in order.
-fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let is_run = |path: &PathBuf| path.extension().is_some_and(|ext| ext == "trace" || ext == "json");
-    let mut files = Vec::new();
-    for path in given {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let entries =
-            fs::read_dir(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_run).collect();
-        // A trace says more than a report beside it.
-        let traces: BTreeSet<PathBuf> =
-            found.iter().filter(|path| path.extension().is_some_and(|ext| ext == "trace")).cloned().collect();
-        found.retain(|path| traces.contains(path) || !traces.contains(&path.with_extension("trace")));
-        found.sort();
-        if found.is_empty() {
-            return Err(format!("{} has no runs: no .trace and no .json", path.display()));
-        }
-        files.extend(found);
-    }
-    Ok(files)
-}
-
-fn read(file: &Path) -> Result<Run, String> {
-    let text = if file.extension().is_some_and(|ext| ext == "trace") {
-        analyze(file)?
-    } else {
-        fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?
-    };
-    let report: Value = serde_json::from_str(&text)
-        .map_err(|error| format!("{} is no report in JSON: {error}", file.display()))?;
-    run_of(&report).ok_or_else(|| format!("{} is no report of a run", file.display()))
-}
-
-fn analyze(trace: &Path) -> Result<String, String> {
-    let output = process::guardrail()?
-        .arg("analyze")
-        .arg(trace)
-        .args(["--tool", "drcheck", "--format", "json"])
-        .output()
-        .map_err(|error| format!("cannot start guardrail: {error}"))?;
-    // Status 1 says that there are findings.
-    if !matches!(output.status.code(), Some(0 | 1)) {
-        return Err(format!("{}: {}", trace.display(), String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+    Ok(score)
 }
 
 fn run_of(report: &Value) -> Option<Run> {
     let driver = report["driver"].as_str()?.replace('-', "_");
-    let release = report["kernel"].as_str()?;
-    let names = guardrail_vm::kernels::NAMES.iter();
-    let kernel = names.filter(|name| release.strip_prefix(**name).is_some_and(|rest| rest.starts_with('.')));
-    let kernel = kernel.copied().next().unwrap_or(release).to_owned();
-    let races = report["findings"].as_array()?.iter().filter_map(race).collect();
+    let kernel = guardrail_corpus::kernel(report["kernel"].as_str()?).to_owned();
+    let races = report["findings"].as_array()?.iter().filter_map(guardrail_corpus::race).collect();
     Some(Run { driver, kernel, races })
-}
-
-fn race(finding: &Value) -> Option<Race> {
-    if finding["kind"] != "data-race" {
-        return None;
-    }
-    let field = finding["message"].as_str()?.strip_prefix("data race on ")?.split(": ").next()?;
-    let function = |stack: &Value| {
-        let frame = stack.as_array()?.iter().find(|frame| frame["module"].is_string())?;
-        // Parts that the compiler split off count as the function.
-        Some(frame["function"].as_str()?.split('.').next()?.to_owned())
-    };
-    Some(Race {
-        functions: [function(&finding["stack"])?, function(&finding["other"]["stack"])?],
-        field: field.to_owned(),
-        triage: finding["triage"].as_str()?.to_owned(),
-    })
 }
 
 impl Score {
@@ -183,6 +126,18 @@ impl Score {
         self.races.get(&(label, verdict)).copied().unwrap_or_default()
     }
 
+    /// How many of the races that are called harmful are, of those with a label.
+    fn precision(&self) -> (usize, usize) {
+        let of = |label| self.of(Some(label), Verdict::Harmful);
+        let right = of(Label::Harmful);
+        (right, right + of(Label::Benign) + of(Label::False))
+    }
+
+    /// How many harmful causes are found, each once in each run that has it.
+    fn recall(&self) -> (usize, usize) {
+        (self.bugs.values().filter(|found| **found).count(), self.bugs.len())
+    }
+
     fn print(&self, rows: &[Row], runs: &[Run]) {
         println!("| label | harmful | undecided | likely benign |\n|---|---|---|---|");
         for (label, name) in LABELS {
@@ -190,15 +145,13 @@ impl Score {
             let cells = [Verdict::Harmful, Verdict::Undecided, Verdict::Benign].map(cell);
             println!("| {name} | {} | {} | {} |", cells[0], cells[1], cells[2]);
         }
-        let right = self.of(Some(Label::Harmful), Verdict::Harmful);
-        let wrong: usize =
-            [Label::Benign, Label::False].iter().map(|l| self.of(Some(*l), Verdict::Harmful)).sum();
-        println!("\nPrecision of harmful: {}", share(right, right + wrong));
+        let (right, called) = self.precision();
+        println!("\nPrecision of harmful: {}", share(right, called));
         let all: usize =
             self.races.iter().filter(|((l, _), _)| *l == Some(Label::Harmful)).map(|(_, n)| n).sum();
         println!("Recall, by races: {}", share(right, all));
-        let found = self.bugs.values().filter(|found| **found).count();
-        println!("Recall, by rows and runs: {}", share(found, self.bugs.len()));
+        let (found, causes) = self.recall();
+        println!("Recall, by rows and runs: {}", share(found, causes));
         for ((row, run), _) in self.bugs.iter().filter(|(_, found)| !**found) {
             println!("Missed in {run}: {}", rows[*row].name(row + 1));
         }
@@ -248,7 +201,7 @@ mod tests {
 
     #[test]
     fn verdicts_are_compared_with_labels() {
-        let rows = corpus::rows().unwrap();
+        let rows = guardrail_corpus::rows().unwrap();
         let mut score = Score::default();
         for (functions, triage) in [
             (["tulip_set_wolopts", "tulip_init_one.cold"], "harmful: x"),
@@ -262,16 +215,7 @@ mod tests {
         assert_eq!(score.of(None, Verdict::Benign), 1);
         assert!(score.bugs.values().all(|found| *found) && score.bugs.len() == 1);
         assert_eq!(score.unlabeled, ["tulip@6.1: no_such against function, 0xf00: likely benign: x"]);
+        assert_eq!((score.precision(), score.recall()), ((1, 1), (1, 1)));
         assert_eq!(share(1, 3), "1 of 3 (33 %)");
-    }
-
-    #[test]
-    fn what_is_no_run_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let empty = files(&[folder.path().to_owned()]).unwrap_err();
-        assert!(empty.ends_with("has no runs: no .trace and no .json"), "{empty}");
-        let file = folder.path().join("x.json");
-        fs::write(&file, "{}").unwrap();
-        assert!(read(&file).err().unwrap().ends_with("is no report of a run"));
     }
 }

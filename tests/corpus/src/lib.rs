@@ -1,11 +1,14 @@
-//! Races that were judged by hand: `tests/corpus/races.toml`.
+//! Races of stock drivers that were judged by hand, `tests/corpus/races.toml`, and the races of reports to compare with
+//! them.
 
+use guardrail_vm::kernels;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The file, from the root of the repository.
 pub const FILE: &str = "tests/corpus/races.toml";
-const TEXT: &str = include_str!("../../../tests/corpus/races.toml");
+const TEXT: &str = include_str!("../races.toml");
 
 /// The judgment of a race by hand.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +62,7 @@ struct File {
 
 /// All rows of the file.
 pub fn rows() -> Result<Vec<Row>, String> {
-    read(TEXT, &guardrail_vm::kernels::NAMES)
+    read(TEXT, &kernels::NAMES)
 }
 
 /// Reads rows, and checks each of them.
@@ -120,6 +123,29 @@ impl Row {
         (has(&self.one, a) && has(&self.other, b) || has(&self.one, b) && has(&self.other, a))
             && has(&self.field, &race.field)
     }
+}
+
+/// The short name of the kernel of a release, such as `6.1`; the release where it has none.
+pub fn kernel(release: &str) -> &str {
+    kernels::version(release).unwrap_or(release)
+}
+
+/// The race that a finding of a report in JSON is about; `None` for other findings.
+pub fn race(finding: &Value) -> Option<Race> {
+    if finding["kind"] != "data-race" {
+        return None;
+    }
+    let field = finding["message"].as_str()?.strip_prefix("data race on ")?.split(": ").next()?;
+    let function = |stack: &Value| {
+        let frame = stack.as_array()?.iter().find(|frame| frame["module"].is_string())?;
+        // Parts that the compiler split off count as the function.
+        Some(frame["function"].as_str()?.split('.').next()?.to_owned())
+    };
+    Some(Race {
+        functions: [function(&finding["stack"])?, function(&finding["other"]["stack"])?],
+        field: field.to_owned(),
+        triage: finding["triage"].as_str()?.to_owned(),
+    })
 }
 
 /// Whether a text matches a pattern in which `*` stands for any text.
