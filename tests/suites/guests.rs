@@ -37,9 +37,10 @@ fn main() {
         }
         for kernel in KERNELS {
             for driver in DRIVERS {
-                trials.push(Trial::test(format!("{driver} on {kernel} is silent"), move || {
-                    silent(driver, kernel)
-                }));
+                trials.push(Trial::test(
+                    format!("{driver} on {kernel} has no finding but what was judged by hand"),
+                    move || silent(driver, kernel),
+                ));
             }
         }
         trials.push(Trial::test("recorded equals live", recorded_equals_live));
@@ -314,14 +315,14 @@ fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A stock driver under its workload causes no finding, and no event is lost.
+/// A stock driver under its workload causes no finding besides races, of which those that are called harmful were
+/// judged so by hand. No event is lost.
 fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("run.trace").display().to_string();
     // 8139cp can unmask what it receives while NAPI is scheduled. QEMU then delivers 10,000 interrupts before the
     // driver goes on, which takes long where others use the processors.
-    let result =
-        check(&[driver, "--kernel", kernel, "--tool", "quiet", "--record", &trace, "--timeout", "1500"]);
+    let result = check(&[driver, "--kernel", kernel, "--record", &trace, "--timeout", "1500"]);
     let report = result.report()?;
     let run = &report["run"];
     if run["outcome"] != "completed" || run["lost_events"] != 0 || run["blocks"].as_u64() < Some(1000) {
@@ -340,8 +341,16 @@ fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
         finding["kind"] == "kernel-warning"
             && (driver, finding["function"].as_str()) == (KNOWN.0, Some(KNOWN.1))
     };
-    let status = i32::from(findings(report).any(|finding| known(&finding)));
-    match findings(report).find(|finding| !known(finding)) {
+    let rows = guardrail_corpus::rows()?;
+    let judged = |finding: &&Value| {
+        let rows = rows.iter().filter(|row| row.is_about(driver, kernel));
+        finding["severity"] != "error" && finding["kind"] == "data-race"
+            || guardrail_corpus::race(finding).is_some_and(|race| {
+                rows.filter(|row| row.names(&race)).any(|row| row.label == guardrail_corpus::Label::Harmful)
+            })
+    };
+    let status = i32::from(findings(report).any(|finding| finding["severity"] != "note"));
+    match findings(report).find(|finding| !known(finding) && !judged(finding)) {
         None if result.status == status => Ok(()),
         None => Err(format!("exit status {}", result.status).into()),
         // The message is one line with the essence first, because a log may be cut.
