@@ -7,8 +7,16 @@ use std::{env, fs, io};
 /// The folder of what all classes share; its files stand before those of others.
 const CORE: &str = "core";
 /// Names that a file may have. Another name is a mistake, since nothing would read the file.
-const NAMES: [&str; 7] =
-    ["memory.txt", "locks.txt", "dma.txt", "rights.txt", "transact.txt", "roles.txt", "protocol.chart"];
+const NAMES: [&str; 8] = [
+    "memory.txt",
+    "locks.txt",
+    "dma.txt",
+    "reads.txt",
+    "rights.txt",
+    "transact.txt",
+    "roles.txt",
+    "protocol.chart",
+];
 
 fn main() -> io::Result<()> {
     let folder =

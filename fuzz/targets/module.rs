@@ -1,4 +1,4 @@
-//! Any bytes as a module: ELF, compression, placement, source lines, prototypes.
+//! Any bytes as a module: ELF, compression, placement, constants, source lines, prototypes.
 
 #![no_main]
 
@@ -13,5 +13,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Some(lines) = Lines::of_module(&module) {
         std::hint::black_box(lines.line(1, 0));
     }
+    std::hint::black_box(module.constant_sections().map(|index| module.section_bytes(index).len()).sum::<usize>());
     std::hint::black_box(prototypes::of_module(&module));
 });

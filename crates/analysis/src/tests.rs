@@ -2,6 +2,7 @@
 
 mod addresses;
 mod dma;
+mod formats;
 mod frees;
 mod guest;
 mod hostile;

@@ -234,6 +234,15 @@ impl ModuleImage {
         self.elf.sections.get(section).map(|s| self.elf.bytes(&self.data, s)).unwrap_or_default()
     }
 
+    /// Indices of the sections with constants that are in memory as in the file: the loader relocates nothing there.
+    pub fn constant_sections(&self) -> impl Iterator<Item = usize> {
+        let is_constant = |section: &ModuleSection<'_>| {
+            section.alloc && !section.write && !section.exec && section.name.starts_with(".rodata")
+        };
+        let constants = self.sections().enumerate().filter(move |(_, section)| is_constant(section));
+        constants.map(|(index, _)| index).filter(|&index| self.relocations(index).next().is_none())
+    }
+
     /// The bytes of its BTF; `None` where it has none.
     pub fn btf_bytes(&self) -> Option<&[u8]> {
         self.section_index(".BTF").map(|index| self.section_bytes(index))

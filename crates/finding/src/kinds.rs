@@ -360,7 +360,7 @@ pub const KINDS: &[Kind] = &[
     kind(
         "uninit-branch",
         "Decision on an uninitialized value",
-        "A conditional jump depends on bytes that nobody wrote. The origin says where they were allocated. Zeroing by the allocator that the driver did not ask for does not count as writing.",
+        "A conditional jump, or what the kernel prints, depends on bytes that nobody wrote. The origin says where they were allocated. Zeroing by the allocator that the driver did not ask for does not count as writing.",
     ),
     kind(
         "uninit-to-device",

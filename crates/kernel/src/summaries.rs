@@ -1,4 +1,4 @@
-//! What kernel functions do: the tables of `knowledge/` about memory, locks and DMA, resolved for one kernel,
+//! What kernel functions do: the tables of `knowledge/` about memory, locks, DMA and reads, resolved for one kernel,
 //! and the default for all other functions.
 
 mod dma;
@@ -58,7 +58,7 @@ impl SummaryTable {
                 }
             }
         }
-        for entry in [Kind::Locks, Kind::Dma].into_iter().flat_map(Kind::rows) {
+        for entry in [Kind::Locks, Kind::Dma, Kind::Reads].into_iter().flat_map(Kind::rows) {
             for name in &entry.names {
                 let known = variants(image, name);
                 for (name, address) in &known {
@@ -420,6 +420,7 @@ impl Resolver<'_, '_> {
             }
             "grow" => Effect::Grow { ptr: self.ptr(word(1)?)? },
             "escape" => Effect::Escape { arg: self.arg(word(1)?)? },
+            "format" => Effect::Format { format: self.arg(word(1)?)? },
             _ => match self.locks(words) {
                 Some(op) => Effect::Sync(op),
                 None => Effect::Dma(self.dma(words)?),

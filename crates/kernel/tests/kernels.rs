@@ -28,8 +28,7 @@ fn symbols_are_found_by_name_and_by_address() {
 #[test]
 #[ignore = "needs kernel images: set GUARDRAIL_TEST_KERNELS"]
 fn the_tables_rows_are_resolved_whole() {
-    let [memory, sync, dma] =
-        [written_effects(Kind::Memory), written_effects(Kind::Locks), written_effects(Kind::Dma)];
+    let [memory, sync, dma, reads] = [Kind::Memory, Kind::Locks, Kind::Dma, Kind::Reads].map(written_effects);
     let mut short = Vec::new();
     for image in common::images() {
         let table = SummaryTable::for_image(&image);
@@ -37,11 +36,12 @@ fn the_tables_rows_are_resolved_whole() {
             let plain = name.strip_suffix("_noprof").unwrap_or(name);
             let count = |sort: fn(&Effect) -> bool| row.summary.effects.iter().filter(|e| sort(e)).count();
             let found = [
-                count(|e| !matches!(e, Effect::Sync(_) | Effect::Dma(_))),
+                count(|e| !matches!(e, Effect::Sync(_) | Effect::Dma(_) | Effect::Format { .. })),
                 count(|e| matches!(e, Effect::Sync(_))),
                 count(|e| matches!(e, Effect::Dma(_))),
+                count(|e| matches!(e, Effect::Format { .. })),
             ];
-            for (table, found) in [&memory, &sync, &dma].into_iter().zip(found) {
+            for (table, found) in [&memory, &sync, &dma, &reads].into_iter().zip(found) {
                 if table.get(plain).is_some_and(|&wanted| found != wanted) {
                     short.push(format!("{}: {name}: {:?}", image.release(), row.summary.effects));
                 }

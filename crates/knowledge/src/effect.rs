@@ -262,6 +262,11 @@ pub enum Effect {
     /// and with the main function. The text of it follows the arguments of the hook, as words.
     #[allow(missing_docs)]
     Violation { rule: u8, stack: u8, main: u8 },
+    /// The kernel formats the arguments behind one that is a format of `printf`; see [`crate::format`].
+    Format {
+        /// The argument with the format.
+        format: u8,
+    },
     /// What the call does to locks and to the order of events.
     Sync(SyncOp),
     /// What the call does to DMA mappings and DMA memory.

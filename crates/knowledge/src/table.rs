@@ -1,5 +1,5 @@
-//! The tables of what kernel functions do: `memory.txt`, `locks.txt`, `dma.txt`, `rights.txt`, `transact.txt` and
-//! `roles.txt` of each class.
+//! The tables of what kernel functions do: `memory.txt`, `locks.txt`, `dma.txt`, `reads.txt`, `rights.txt`,
+//! `transact.txt` and `roles.txt` of each class.
 //! `knowledge/README.md` describes the language.
 
 #[cfg(test)]
@@ -19,6 +19,8 @@ pub enum Kind {
     Locks,
     /// DMA mappings and DMA memory, on top of the others.
     Dma,
+    /// What is read besides, on top of the others.
+    Reads,
     /// The rights of a guarded driver. A row about a function replaces its row about memory.
     Rights,
     /// How calls are undone that are part of a transaction, or why they need not be.
@@ -34,6 +36,7 @@ impl Kind {
             Kind::Memory => "memory.txt",
             Kind::Locks => "locks.txt",
             Kind::Dma => "dma.txt",
+            Kind::Reads => "reads.txt",
             Kind::Rights => "rights.txt",
             Kind::Transact => "transact.txt",
             Kind::Roles => "roles.txt",

@@ -156,6 +156,17 @@ impl Modules {
         find(&module.map.gaps, addr).map(|range| (module, range, true))
     }
 
+    /// The text at `addr` in a module's constants, without the zero at its end. `None` where no constant is known
+    /// there, or where none of its first `limit` bytes is zero.
+    pub fn text_at(&self, addr: u64, limit: usize) -> Option<&[u8]> {
+        let (_, module) = self.at(addr)?;
+        let constants = &module.map.constants;
+        let constant = constants.get(constants.partition_point(|c| c.start <= addr).checked_sub(1)?)?;
+        let bytes = constant.bytes.get(usize::try_from(addr - constant.start).ok()?..)?;
+        let end = bytes.iter().take(limit).position(|&byte| byte == 0)?;
+        bytes.get(..end)
+    }
+
     /// Names the code at `addr`; a return address names the call before it.
     pub fn frame(&self, world: &dyn World, slide: u64, addr: u64, is_return: bool) -> Frame {
         let inside = if is_return { addr.wrapping_sub(1) } else { addr };

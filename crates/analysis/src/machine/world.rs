@@ -26,6 +26,15 @@ pub(crate) fn find(ranges: &[Range], addr: u64) -> Option<&Range> {
 /// Returns the source lines of an address; `None` where they are not known.
 pub type LineLookup = Box<dyn Fn(u64) -> Option<Source> + Send>;
 
+/// Bytes of a module's file that nothing changes in memory, such as texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// Guest address of the first byte.
+    pub start: u64,
+    /// The bytes; the loads of a module share them.
+    pub bytes: Arc<[u8]>,
+}
+
 /// The addresses of a loaded module's parts.
 #[derive(Default)]
 pub struct ModuleMap {
@@ -36,6 +45,8 @@ pub struct ModuleMap {
     /// Bytes in writable sections that follow a variable and belong to none, sorted by address; the name is
     /// the variable's.
     pub gaps: Vec<Range>,
+    /// Constants whose bytes are known, sorted by address; no two overlap.
+    pub constants: Vec<Constant>,
     /// Addresses of instructions that may fault, sorted.
     pub ex_table: Vec<u64>,
     /// Addresses of pushes that only make room on the stack, sorted.

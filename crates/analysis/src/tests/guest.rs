@@ -62,6 +62,8 @@ pub fn kernel() -> Kernel {
         .function("strnlen", [Effect::Read { ptr: to, len: Len::Result { extra: 1, bound: Some(1) } }])
         .function("memchr", [Effect::Read { ptr: to, len: Len::Found(2) }])
         .function("strncmp", [Effect::Read { ptr: to, len: Len::AtMost(1, 2) }])
+        .function("_printk", [Effect::Format { format: 0 }])
+        .function("snprintf", [Effect::Format { format: 2 }])
         .function("look_at", [Effect::Read { ptr: to, len: Len::Const(8) }])
         .unknown("scribble")
 }

@@ -1,6 +1,6 @@
 //! A kernel for tests, whose functions are named and described one by one, with the module that tests run.
 
-use crate::machine::{ModuleMap, Range, Region, World};
+use crate::machine::{Constant, ModuleMap, Range, Region, World};
 use guardrail_knowledge::chart::{Call, Chart, parse};
 use guardrail_knowledge::effect::{Class, Effect, Key, Len, Ptr, Summary, When, Zeroed};
 use guardrail_trace::event::{Global, Head, Kind, RegionFlags};
@@ -16,6 +16,8 @@ pub const ROOM: u64 = F + 0x90;
 pub const G: u64 = MODULE + 0x1100;
 /// A variable of 37 bytes with a gap behind it.
 pub const SLOTS: u64 = MODULE + 0x2000;
+/// The constants.
+pub const TEXTS: u64 = SLOTS + 0x100;
 /// The code of the other module `core`.
 pub const CORE: u64 = 0xffff_ffff_c100_0000;
 /// The functions of `core`, 0x100 bytes each.
@@ -40,6 +42,8 @@ pub struct Kernel {
     preempt_count: Option<u64>,
     dma_skip_sync: Option<u64>,
     redzones: bool,
+    /// The module's constants.
+    texts: Vec<u8>,
 }
 
 impl Kernel {
@@ -51,6 +55,7 @@ impl Kernel {
             preempt_count: None,
             dma_skip_sync: None,
             redzones: false,
+            texts: Vec::new(),
         };
         kernel.unknown("caller").unknown("asm_exc_page_fault")
     }
@@ -102,6 +107,12 @@ impl Kernel {
     /// Sets the offset of the flag in `struct device` that says that synchronizations may be skipped.
     pub fn dma_skip_sync(mut self, offset: u64) -> Kernel {
         self.dma_skip_sync = Some(offset);
+        self
+    }
+
+    /// Sets the module's constants.
+    pub fn texts(mut self, texts: &[u8]) -> Kernel {
+        self.texts = texts.to_vec();
         self
     }
 
@@ -209,6 +220,7 @@ impl World for Rc<Kernel> {
             functions: vec![range(F, G, "f"), range(G, G + 0x100, "g")],
             data: vec![range(SLOTS, SLOTS + 37, "slots")],
             gaps: vec![range(SLOTS + 37, SLOTS + 64, "slots")],
+            constants: vec![Constant { start: TEXTS, bytes: self.texts.as_slice().into() }],
             ex_table: vec![F + 0x80],
             rooms: vec![ROOM],
             lines: None,

@@ -274,6 +274,20 @@ fn symbol_values_place_the_sections() {
 }
 
 #[test]
+fn constants_are_what_nobody_writes_and_the_loader_leaves_alone() {
+    let mut object = Object::module("drv");
+    object.section(".rodata.str1.1", 1, SHF_ALLOC, b"%d\0");
+    let table = object.section(".rodata", 1, SHF_ALLOC, &[0; 16]);
+    object.relocate(table, &rela(8, 1, 1, 0));
+    object.section(".rodata.late", 1, SHF_ALLOC | SHF_WRITE, &[0; 16]);
+    object.section(".data", 1, SHF_ALLOC | SHF_WRITE, &[0; 16]);
+    object.section(".rodata.str1.8", 1, SHF_ALLOC, b"%s\0");
+    let image = ModuleImage::parse("drv.ko", object.build()).unwrap();
+    let constants: Vec<_> = image.constant_sections().map(|index| image.section_bytes(index)).collect();
+    assert_eq!(constants, [b"%d\0", b"%s\0"]);
+}
+
+#[test]
 fn outliers_do_not_move_a_section_and_foreign_values_place_nothing() {
     let image = ModuleImage::parse("drv.ko", sample()).unwrap();
     let mut outlier = values();

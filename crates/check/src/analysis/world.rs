@@ -2,7 +2,7 @@
 
 use crate::analysis::sources::{ModuleSources, Sources};
 use crate::input::{AnalysisInput, ModuleFile};
-use guardrail_analysis::machine::{LineLookup, ModuleMap, Range, Region, World, rooms};
+use guardrail_analysis::machine::{Constant, LineLookup, ModuleMap, Range, Region, World, rooms};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
 use guardrail_finding::Source;
@@ -38,9 +38,22 @@ pub struct KernelWorld {
 
 struct Module {
     image: ModuleImage,
+    /// The bytes of its constants, by the index of their section.
+    constants: Vec<(usize, Arc<[u8]>)>,
     lines: Option<Arc<Mutex<Lines>>>,
     /// The module's types, where it has types and they fit the kernel's.
     types: Option<Btf>,
+}
+
+impl Module {
+    /// Its constants at the addresses of one load; sorted, as the placed sections are.
+    fn constants(&self, placed: &Placed) -> Vec<Constant> {
+        let bytes = |index| self.constants.iter().find(|(known, _)| *known == index);
+        let sections = placed.sections().iter();
+        sections
+            .filter_map(|s| Some(Constant { start: s.start, bytes: Arc::clone(&bytes(s.index)?.1) }))
+            .collect()
+    }
 }
 
 impl KernelWorld {
@@ -60,7 +73,9 @@ impl KernelWorld {
             let base = Arc::clone(kernel.btf());
             // Without types only the reports have less detail.
             let types = image.btf_bytes().and_then(|bytes| Btf::parse(bytes, Some(base)).ok());
-            modules.insert(file.name.clone(), Module { image, lines, types });
+            let constants = image.constant_sections();
+            let constants = constants.map(|index| (index, Arc::from(image.section_bytes(index)))).collect();
+            modules.insert(file.name.clone(), Module { image, constants, lines, types });
         }
         // Without such a module, some addresses have no names.
         let other = |file: &ModuleFile| Some((file.name.clone(), ModuleImage::open(&file.path).ok()?));
@@ -163,6 +178,7 @@ impl World for KernelWorld {
             functions: placed.functions().iter().map(range).collect(),
             gaps: gaps(&placed, &data),
             data,
+            constants: module.constants(&placed),
             ex_table: placed.ex_table().to_vec(),
             rooms: all_rooms(&module.image, &placed),
             lines: module.lines.clone().map(|lines| lookup(lines, placed)),

@@ -2,7 +2,7 @@ use super::{Head, Kind, rows};
 use crate::effect::{Class, LockKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-const KINDS: [Kind; 5] = [Kind::Memory, Kind::Locks, Kind::Dma, Kind::Rights, Kind::Roles];
+const KINDS: [Kind; 6] = [Kind::Memory, Kind::Locks, Kind::Dma, Kind::Reads, Kind::Rights, Kind::Roles];
 
 /// The names that have two rows of a kind, with the places of both. The fields of several rows add up.
 fn twice<'a>(kind: Kind, tables: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
@@ -104,6 +104,10 @@ fn a_wrong_row_is_named_with_what_was_expected() {
     assert_eq!(
         error(Kind::Dma, "f (a): sync a a a a moon"),
         "t, line 1: 'moon' after 'sync' is no word that may stand here; words: cpu, device"
+    );
+    assert_eq!(
+        error(Kind::Reads, "f (a): format b"),
+        "t, line 1: 'b' after 'format' is no parameter; parameters: a"
     );
     assert_eq!(error(Kind::Locks, "f (a): sleeps ;"), "t, line 1: an effect is missing");
 }

@@ -128,6 +128,8 @@ const DMA: &[Verb] = &[
     verb("everywhere", &[], &[]),
 ];
 
+const READS: &[Verb] = &[verb("format", &[Param], &[])];
+
 /// The verbs besides those of memory. They have the names of the ABI's actions.
 const RIGHTS: &[Verb] = &[
     verb("grant", &[Value, Value], &[]),
@@ -194,6 +196,7 @@ pub(super) fn check(kind: Kind, clause: &Clause<'_>, params: &[&str]) -> Result<
         Kind::Memory => (MEMORY, &[]),
         Kind::Locks => (LOCKS, &[]),
         Kind::Dma => (DMA, &[]),
+        Kind::Reads => (READS, &[]),
         Kind::Rights => (RIGHTS, MEMORY),
         Kind::Transact => (TRANSACT, &[]),
         Kind::Roles => (ROLES, &[]),

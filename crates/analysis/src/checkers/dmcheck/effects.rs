@@ -1,6 +1,6 @@
 //! Judges what kernel functions that the driver calls do with its memory and its values.
 
-use super::{DmCheck, leaves, text, uninit};
+use super::{DmCheck, formats, leaves, register_of, text, uninit};
 use crate::checker::{Cx, Site};
 use crate::definedness::is_to_device;
 use crate::machine::Out;
@@ -30,6 +30,7 @@ impl DmCheck {
                 (Ptr::Arg(register), Len::Const(size.into()), 1, true)
             }
             Effect::Input { size, register } => (Ptr::Arg(register), Len::Const(size.into()), 1, false),
+            Effect::Format { format } => return formats::judge(cx, out, regs, format),
             _ => return,
         };
         let (state, place) = (cx.state, Site::Call);
@@ -103,10 +104,4 @@ fn value(cx: &mut Cx<'_>, regs: &Regs, reg: u8, size: u8, kind: &'static str, wh
             format!("uninitialized value of {} {whither}", text::bytes(u64::from(size)))
         });
     }
-}
-
-/// The number of the register that an argument is passed in.
-pub(super) fn register_of(arg: u8) -> u8 {
-    const ARGS: [u8; 6] = [7, 6, 2, 1, 8, 9];
-    ARGS[usize::from(arg).min(5)]
 }

@@ -8,6 +8,8 @@
 //! - A kernel function without a summary defines what its non-const pointer arguments point to. The length is
 //!   the pointee's size where the prototype has it, otherwise the rest of the object or stack frame.
 //! - Memory that is mapped for DMA from the device counts as defined from the mapping on.
+//! - A kernel function decides by what it formats, as `_printk` does. The format says which bytes these are, but for
+//!   one that is no constant of the module. What the pointers among them lead to is not judged.
 //! - Where DMACheck runs, it judges what devices get.
 //! - Only objects that the driver allocated, and vmalloc memory, have exact bounds: kernel code may use all
 //!   of a slot (`ksize`).
@@ -20,6 +22,7 @@
 
 mod accesses;
 mod effects;
+mod formats;
 mod pointers;
 mod text;
 
@@ -59,6 +62,12 @@ pub(super) struct Touch {
     len: u64,
     store: bool,
     place: Site,
+}
+
+/// The number of the register that an argument is passed in.
+fn register_of(arg: u8) -> u8 {
+    const ARGS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+    ARGS[usize::from(arg).min(5)]
 }
 
 impl Checker for DmCheck {

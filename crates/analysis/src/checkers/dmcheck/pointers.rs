@@ -68,7 +68,7 @@ impl DmCheck {
         store: bool,
     ) {
         let Ptr::Arg(arg) = ptr else { return };
-        let Some(pointer) = regs.pointer(super::effects::register_of(arg)) else { return };
+        let Some(pointer) = regs.pointer(super::register_of(arg)) else { return };
         let addr = cx.state.pointer(ptr, &out.args);
         if len == 0 || pointer.value.map_or(!pointer.certain, |value| value != addr) {
             return;
