@@ -285,8 +285,10 @@ impl Resolver<'_, '_> {
         if let Ok(number) = text.parse() {
             return Some(Len::Const(number));
         }
-        if text == "rest" {
-            return Some(Len::Rest);
+        match text {
+            "rest" => return Some(Len::Rest),
+            "found" => return Some(Len::Found(None)),
+            _ => {}
         }
         if let Some(rest) = text.strip_prefix("result") {
             let (extra, bound) = rest.split_once('/').map_or((rest, None), |(extra, arg)| (extra, Some(arg)));
@@ -299,7 +301,7 @@ impl Resolver<'_, '_> {
         if let Some((number, bound)) = text.split_once('/') {
             let bound = self.arg(bound)?;
             return Some(if number == "found" {
-                Len::Found(bound)
+                Len::Found(Some(bound))
             } else {
                 Len::AtMost(number.parse().ok()?, bound)
             });

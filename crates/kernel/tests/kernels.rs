@@ -39,7 +39,13 @@ fn the_tables_rows_are_resolved_whole() {
                 count(|e| !matches!(e, Effect::Sync(_) | Effect::Dma(_) | Effect::Format { .. })),
                 count(|e| matches!(e, Effect::Sync(_))),
                 count(|e| matches!(e, Effect::Dma(_))),
-                count(|e| matches!(e, Effect::Format { .. })),
+                // What a function with a row about memory reads stands there.
+                count(|e| matches!(e, Effect::Format { .. }))
+                    + if memory.contains_key(plain) {
+                        0
+                    } else {
+                        count(|e| matches!(e, Effect::Read { .. }))
+                    },
             ];
             for (table, found) in [&memory, &sync, &dma, &reads].into_iter().zip(found) {
                 if table.get(plain).is_some_and(|&wanted| found != wanted) {

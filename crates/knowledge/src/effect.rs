@@ -27,8 +27,8 @@ pub enum Len {
     /// This constant, or the value of an argument if that is less.
     AtMost(u64, u8),
     /// Up to and with the byte that the result points to, and no more than an argument says. All that the argument
-    /// says where the result is null.
-    Found(u8),
+    /// says where the result is null; nothing where no argument bounds it.
+    Found(Option<u8>),
     /// To the end of the object that the pointer points into.
     Rest,
 }

@@ -60,7 +60,15 @@ pub fn kernel() -> Kernel {
         .function("memcpy", [Effect::Copy { dst: to, src: from, len }])
         .function("strlen", [Effect::Read { ptr: to, len: Len::Result { extra: 1, bound: None } }])
         .function("strnlen", [Effect::Read { ptr: to, len: Len::Result { extra: 1, bound: Some(1) } }])
-        .function("memchr", [Effect::Read { ptr: to, len: Len::Found(2) }])
+        .function("memchr", [Effect::Read { ptr: to, len: Len::Found(Some(2)) }])
+        .function("strchr", [Len::Const(1), Len::Found(None)].map(|len| Effect::Read { ptr: to, len }))
+        .function(
+            "strscpy",
+            [Len::AtMost(1, 2), Len::Result { extra: 1, bound: Some(2) }]
+                .map(|len| Effect::Read { ptr: from, len }),
+        )
+        .function("kstrdup", [Effect::Escape { arg: 0 }, Effect::Read { ptr: to, len: Len::Const(1) }])
+        .function("crc32_le", [Effect::Escape { arg: 1 }, Effect::Read { ptr: from, len }])
         .function("strncmp", [Effect::Read { ptr: to, len: Len::AtMost(1, 2) }])
         .function("_printk", [Effect::Format { format: 0 }])
         .function("snprintf", [Effect::Format { format: 2 }])

@@ -57,6 +57,76 @@ fn a_comparison_of_nothing_reads_nothing() {
     );
 }
 
+#[test]
+fn a_search_that_finds_nothing_shows_no_end() {
+    let mut g = allocated();
+    returning(&mut g, F + 6, "strchr", &[HEAP, 1], HEAP + 23);
+    returning(&mut g, F + 12, "strchr", &[HEAP, 1], 0);
+    returning(&mut g, F + 18, "strchr", &[HEAP, 1], HEAP + 24);
+    assert_eq!(
+        g.found(),
+        ["out-of-bounds at f+0x12: out-of-bounds read of 25 bytes at offset 0 of a 24-byte slab object"]
+    );
+}
+
+#[test]
+fn a_copied_string_is_read_up_to_its_end_or_its_bound() {
+    const TOO_LONG: u64 = -7i64 as u64;
+    let mut g = allocated();
+    returning(&mut g, F + 6, "strscpy", &[ARRAY, HEAP, 64], 23);
+    returning(&mut g, F + 12, "strscpy", &[ARRAY, HEAP, 24], TOO_LONG);
+    returning(&mut g, F + 18, "strscpy", &[ARRAY, HEAP, 0], TOO_LONG);
+    assert_eq!(g.so_far(), 0);
+    returning(&mut g, F + 24, "strscpy", &[ARRAY, HEAP, 64], 24);
+    returning(&mut g, F + 30, "strscpy", &[ARRAY, HEAP, 26], TOO_LONG);
+    assert_eq!(
+        g.found(),
+        [
+            "out-of-bounds at f+0x18: out-of-bounds read of 25 bytes at offset 0 of a 24-byte slab object",
+            "out-of-bounds at f+0x1e: out-of-bounds read of 26 bytes at offset 0 of a 24-byte slab object",
+        ]
+    );
+}
+
+#[test]
+fn what_is_copied_or_summed_up_is_read_though_the_pointer_may_be_kept() {
+    let mut g = allocated();
+    returning(&mut g, F + 6, "crc32_le", &[0, HEAP, 24], 1);
+    returning(&mut g, F + 12, "kstrdup", &[HEAP, GFP_KERNEL], ARRAY);
+    returning(&mut g, F + 18, "kstrdup", &[0, GFP_KERNEL], 0);
+    assert_eq!(g.so_far(), 0);
+    returning(&mut g, F + 24, "crc32_le", &[0, HEAP, 25], 1);
+    g.hooked(F + 30, "kfree", &[HEAP], 0);
+    g.block(F + 35, &[0x90]);
+    returning(&mut g, F + 36, "kstrdup", &[HEAP, GFP_KERNEL], ARRAY);
+    assert_eq!(
+        g.found(),
+        [
+            "out-of-bounds at f+0x18: out-of-bounds read of 25 bytes at offset 0 of a 24-byte slab object",
+            "use-after-free at f+0x24: use-after-free read of 1 byte at offset 0 of a 24-byte slab object",
+        ]
+    );
+}
+
+#[test]
+fn what_several_effects_read_is_reported_once() {
+    let mut g = allocated();
+    g.hooked(F + 6, "kfree", &[HEAP], 0);
+    g.block(F + 11, &[0x90]);
+    returning(&mut g, F + 12, "strchr", &[HEAP, 1], HEAP + 2);
+    let report = g.finish();
+    let counts: Vec<_> = report.findings.iter().map(|f| (f.kind.as_str(), f.count)).collect();
+    assert_eq!(counts, [("use-after-free", 1)]);
+
+    let mut g = allocated();
+    // mov rdi, [rdi+8]
+    g.block(F + 6, &[0x48, 0x8b, 0x7f, 0x08]).load(0, HEAP + 8, 8);
+    returning(&mut g, F + 10, "strchr", &[HEAP, 1], HEAP + 2);
+    let report = g.finish();
+    let counts: Vec<_> = report.findings.iter().map(|f| (f.kind.as_str(), f.count)).collect();
+    assert_eq!(counts, [("uninit-address", 1)]);
+}
+
 /// The driver calls a bulk function; `words` are the objects.
 fn bulk(g: &mut Guest, addr: u64, name: &str, words: &[u64]) {
     let freeing = name == "kmem_cache_free_bulk";

@@ -128,7 +128,7 @@ const DMA: &[Verb] = &[
     verb("everywhere", &[], &[]),
 ];
 
-const READS: &[Verb] = &[verb("format", &[Param], &[])];
+const READS: &[Verb] = &[verb("format", &[Param], &[]), verb("read", &[Pointer, Size], &[])];
 
 /// The verbs besides those of memory. They have the names of the ABI's actions.
 const RIGHTS: &[Verb] = &[
@@ -287,7 +287,7 @@ fn is_key(word: &str, params: &[&str]) -> bool {
 }
 
 /// A number, `PARAM`, `PARAM*PARAM`, `order(PARAM)`, `PARAM->struct.member`, `sizeof(struct)`, `result`, `result+N`,
-/// `result+N/PARAM`, `N/PARAM`, `found/PARAM`, or `rest`.
+/// `result+N/PARAM`, `N/PARAM`, `found`, `found/PARAM`, or `rest`.
 fn is_size(word: &str, params: &[&str]) -> bool {
     let is_param = |word: &str| params.contains(&word);
     let inside = |name: &str| word.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
@@ -306,7 +306,7 @@ fn is_size(word: &str, params: &[&str]) -> bool {
     if let Some((a, b)) = word.split_once('*') {
         return is_param(a) && is_param(b);
     }
-    word == "rest"
+    matches!(word, "rest" | "found")
         || word.parse::<u64>().is_ok()
         || is_param(word)
         || inside("order").is_some_and(is_param)

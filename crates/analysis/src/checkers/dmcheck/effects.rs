@@ -3,7 +3,7 @@
 use super::{DmCheck, formats, leaves, register_of, text, uninit};
 use crate::checker::{Cx, Site};
 use crate::definedness::is_to_device;
-use crate::machine::Out;
+use crate::machine::{Out, length};
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Len, Ptr};
 
@@ -13,8 +13,14 @@ impl DmCheck {
             Effect::Define { ptr, len: len @ (Len::Arg(_) | Len::Product(..)) } if !out.is_guessed(ptr) => {
                 (ptr, len, 1, true)
             }
-            // After an undefined pointer, a report of the memory that it points to adds nothing.
-            Effect::Read { ptr: Ptr::Arg(arg), .. } if undefined_pointer(cx, out, regs, arg) => return,
+            // After an undefined pointer, a report of the memory that it points to adds nothing. Several effects may
+            // read there.
+            Effect::Read { ptr: Ptr::Arg(arg), .. } if regs.get(register_of(arg)).undef != 0 => {
+                if reads(out, Ptr::Arg(arg)).next().is_some_and(|(first, _)| std::ptr::eq(first, effect)) {
+                    undefined_pointer(cx, out, regs, arg);
+                }
+                return;
+            }
             Effect::Copy { src: ptr, len, .. }
             | Effect::Read { ptr, len }
             | Effect::ToUser { src: ptr, len }
@@ -74,25 +80,33 @@ impl DmCheck {
             Len::Result { extra, bound: most } => {
                 result.saturating_add(extra).min(most.map_or(u64::MAX, bound))
             }
-            Len::Found(most) if result == 0 => bound(most),
-            Len::Found(most) => result.wrapping_sub(at).saturating_add(1).min(bound(most)),
+            Len::Found(most) if result == 0 => most.map_or(0, bound),
+            Len::Found(most) => result.wrapping_sub(at).saturating_add(1).min(most.map_or(u64::MAX, bound)),
             _ => return,
         };
+        // A first byte that is read in any case was judged when the call began.
+        let begun = reads(out, ptr).any(|(_, len)| length(len, &out.args).is_some_and(|known| known > 0));
+        if begun && cx.definedness.shadow.is_restricted(at, 1) {
+            return;
+        }
         self.check_range(cx, at, n, false, Site::Insn(out.pc), Some(out.entry_rsp));
     }
 }
 
-/// Whether the driver passes an undefined pointer to the kernel; if so, reports it.
-fn undefined_pointer(cx: &mut Cx<'_>, out: &Out, regs: &Regs, arg: u8) -> bool {
-    let bits = regs.get(register_of(arg));
-    if bits.undef == 0 {
-        return false;
-    }
-    uninit(cx, "uninit-address", Site::Call, bits.origin, || {
+/// The effects that read through this pointer, with how much they read.
+fn reads(out: &Out, through: Ptr) -> impl Iterator<Item = (&Effect, Len)> {
+    out.effects().iter().filter_map(move |effect| match *effect {
+        Effect::Read { ptr, len } if ptr == through => Some((effect, len)),
+        _ => None,
+    })
+}
+
+/// Reports that the driver passes an undefined pointer to the kernel.
+fn undefined_pointer(cx: &mut Cx<'_>, out: &Out, regs: &Regs, arg: u8) {
+    uninit(cx, "uninit-address", Site::Call, regs.get(register_of(arg)).origin, || {
         let function = out.summary.as_ref().map_or("?", |summary| &summary.name);
         format!("uninitialized pointer given to {function}")
     });
-    true
 }
 
 /// Reports a value in a register that leaves the driver, where it is undefined.
