@@ -54,6 +54,7 @@ fn main() {
         }
         trials.push(Trial::test("what the user sets arrives, and what nothing reads is refused", settings));
         trials.push(Trial::test("a panic in the driver is a result", panic_is_a_result));
+        trials.push(Trial::test("the kernel looks for leaks", own_detectors));
         trials.push(Trial::test("a race is made to happen, and its fault follows", race_is_confirmed));
     }
     guardrail_tests::run(arguments, trials)
@@ -489,6 +490,27 @@ fn race_is_confirmed() -> Result<(), Failed> {
     }
     judged(&stored()?).map_err(|why| format!("{}\n{}", why.message().unwrap_or(""), result.stderr))?;
     ensure(result.status == 1, || format!("exit status {}", result.status))
+}
+
+/// The guest has its kernel look for leaks, here one that only pretends.
+fn own_detectors() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("mine.sh");
+    let text = "mount -t tmpfs pretended /sys/kernel/debug
+        leaks=/sys/kernel/debug/kmemleak
+        mkfifo $leaks
+        (read -r first <$leaks && read -r second <$leaks
+        echo \"<6>kmemleak: 1 new suspected memory leaks ($first, $second)\" >/dev/kmsg
+        echo 'unreferenced object 0x1 (size 8):' >$leaks) &\n";
+    std::fs::write(&script, text)?;
+    let result = check(&["loop", "--workload", &script.display().to_string()]);
+    let mut leaks = findings(result.report()?).filter(|finding| finding["kind"] == "kmemleak");
+    let leak = leaks.next().ok_or_else(|| format!("no leak\n{}", result.stderr))?;
+    let noted = leak["notes"]
+        .as_array()
+        .is_some_and(|notes| notes.iter().any(|note| note == "unreferenced object 0x1 (size 8):"));
+    let message = "kmemleak: 1 new suspected memory leaks (scan, scan)";
+    ensure(leak["message"] == message && noted, || format!("{leak:#}\n{}", result.stderr))
 }
 
 /// A variable and a parameter reach the guest. A name that nothing reads is refused without a guest.

@@ -104,6 +104,59 @@ fn fingerprints_do_not_depend_on_addresses() {
     assert_eq!(within("one"), within("two"));
 }
 
+/// What kmemleak prints, and its list, which the guest's init writes to the log.
+const LEAKED: &str = "kmemleak: 2 new suspected memory leaks (see /sys/kernel/debug/kmemleak)
+unreferenced object 0xffff888107c0e8c0 (size 32):
+  comm \"insmod\", pid 133, jiffies 4294676543
+  hex dump (first 32 bytes):
+    6b 6b 6b 6b 6b 6b 6b 6b 6b 6b 6b 6b 6b 6b 6b a5  kkkkkkkkkkkkkkk.
+  backtrace (crc 5c7a1f2b):
+    [<0000000063a6b4ab>] __kmalloc_cache_noprof+0x280/0x360
+    [<00000000a1b2c3d4>] 0xffffffffc0560021
+unreferenced object 0xffff888107c0e900 (size 64):
+  comm \"kworker/0:1\", pid 17, jiffies 4294676544
+------------[ cut here ]------------
+WARNING: CPU: 1 PID: 645 at a.c:28 f+0xd8/0xe0 [demo]";
+
+#[test]
+fn leaks_are_noted_with_their_threads() {
+    let all = found(LEAKED);
+    assert_eq!(all.len(), 2, "{all:#?}");
+    let leak = &all[0];
+    assert_eq!(
+        (leak.kind.as_str(), leak.severity, title(leak)),
+        ("kmemleak", Severity::Warning, "memory leak")
+    );
+    assert_eq!((leak.module.as_str(), leak.stack.len()), ("vmlinux", 0));
+    assert!(leak.message.starts_with("kmemleak: 2 new suspected memory leaks"));
+    assert_eq!(
+        leak.notes[1..5],
+        [
+            "unreferenced object 0xffff888107c0e8c0 (size 32):",
+            "comm \"insmod\", pid 133, jiffies 4294676543",
+            "unreferenced object 0xffff888107c0e900 (size 64):",
+            "comm \"kworker/0:1\", pid 17, jiffies 4294676544",
+        ]
+    );
+    // The number of leaks differs from run to run.
+    assert_eq!(leak.id, found(&LEAKED.replacen("2 new", "7 new", 1))[0].id);
+}
+
+#[test]
+fn a_thread_that_hangs_is_one_finding_however_often_it_is_reported() {
+    let report = |seconds: u32| {
+        format!(
+            "INFO: task insmod:134 blocked for more than {seconds} seconds.\n      Tainted: G O 6.1.0 #1\n\
+             task:insmod          state:D stack:0     pid:134   ppid:110    flags:0x00000000\nCall Trace:\n <TASK>\n \
+             __schedule+0x528/0x1060\n schedule+0x27/0xa0\n demo_wait+0x43/0x54 [demo]\n </TASK>\n"
+        )
+    };
+    let all = found(&[report(45), report(90)].concat());
+    let rows: Vec<_> =
+        all.iter().map(|f| (f.kind.as_str(), f.function.as_str(), f.severity, f.count)).collect();
+    assert_eq!(rows, [("hung-task", "demo_wait", Severity::Error, 2)]);
+}
+
 /// The old format of `WARN`, as 6.1 and 6.12 print it.
 const WARNED: &str = "------------[ cut here ]------------
 refcount_t: underflow; use-after-free.

@@ -254,6 +254,7 @@ impl Open {
     fn explains(&self, text: &str) -> bool {
         match self.splat.sign {
             Sign::Oops => text.starts_with("#PF: "),
+            Sign::Leak => text.starts_with("unreferenced object ") || text.starts_with("comm "),
             Sign::Undefined => self.splat.details.is_empty() && !text.starts_with("Modules linked in"),
             Sign::Kfence | Sign::Kasan | Sign::Kcsan => {
                 !text.is_empty() && !text.starts_with("Hardware name") && self.splat.details.len() < 2
