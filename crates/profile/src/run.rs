@@ -18,6 +18,10 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The longest time without any sign of life. A kernel whose every instruction is counted boots for long and says
+/// nothing meanwhile.
+const SILENCE: Duration = Duration::from_secs(180);
+
 /// The results of a guest's clients.
 pub struct Profile {
     shown: show::NamedResults,
@@ -193,7 +197,7 @@ fn options(plan: &ProfilePlan, plugged: &[ReadyPlugin], folder: &Path) -> Result
         },
         plugins: plugged.iter().map(|one| one.plugin.clone()).collect(),
         variables: drivers::variables(&plan.variables)?,
-        limits: Limits { total: Duration::from_secs(plan.timeout), ..Limits::default() },
+        limits: Limits { total: Duration::from_secs(plan.timeout), silence: SILENCE },
         kaslr: !plan.no_kaslr,
         kernel_arguments: plan.append.clone(),
         files: plan.files.clone(),
