@@ -1,9 +1,11 @@
 //! One run of a survey: a `guardrail check` in a process of its own, so that no failure of it can end the
 //! survey.
 
+use crate::analysis::policy::Decision;
 use crate::plan::Mode;
 use crate::survey::SurveyPlan;
 use crate::survey::matrix::Planned;
+use guardrail_finding::Finding;
 use guardrail_host::process::Process;
 use guardrail_host::{HostError, Status};
 use guardrail_report::Report;
@@ -147,9 +149,7 @@ fn judge(code: Option<i32>, signal: Option<i32>, stdout: &str, stderr: &str) -> 
     let (state, why) = match (code, &report) {
         (Some(code), Some(_)) if code == Status::Clean as i32 => (State::Clean, None),
         (Some(code), Some(_)) if code == Status::Findings as i32 => (State::Findings, None),
-        (Some(code), Some(report)) if code == Status::Contained as i32 => {
-            (State::CutOff, report.run.gate.as_ref().and_then(|gate| gate.closed.clone()))
-        }
+        (Some(code), Some(report)) if code == Status::Contained as i32 => (State::CutOff, closed_by(report)),
         (Some(code), Some(_)) if code == Status::NotExercised as i32 => {
             (State::NotExercised, Some(last_words(stderr)))
         }
@@ -160,6 +160,14 @@ fn judge(code: Option<i32>, signal: Option<i32>, stdout: &str, stderr: &str) -> 
     };
     let interrupted = code == Some(Status::Interrupted as i32);
     Ended { state, why, interrupted, skipped, report, wall: Duration::ZERO }
+}
+
+/// Why the gate was closed: the finding, or what the gate says.
+fn closed_by(report: &Report) -> Option<String> {
+    let contained = |finding: &&Finding| finding.action.as_deref() == Some(Decision::Contained.word());
+    let finding = report.findings.iter().find(contained);
+    let named = finding.map(|found| format!("{} in {} ({})", found.kind, found.function, found.id));
+    named.or_else(|| report.run.gate.as_ref()?.closed.clone())
 }
 
 /// The error that a run ended with.
@@ -187,7 +195,16 @@ mod tests {
         let report = serde_json::to_string(&Report::default()).unwrap();
         assert_eq!(judge(Some(0), None, &report, "").state, State::Clean);
         assert_eq!(judge(Some(1), None, &report, "").state, State::Findings);
-        assert_eq!(judge(Some(4), None, &report, "").state, State::CutOff);
+        let finding = Finding {
+            kind: "leak".into(),
+            function: "f".into(),
+            id: "1".into(),
+            action: Some("contained".into()),
+            ..Finding::default()
+        };
+        let cut = serde_json::to_string(&Report { findings: vec![finding], ..Report::default() }).unwrap();
+        let cut = judge(Some(4), None, &cut, "");
+        assert_eq!((cut.state, cut.why.as_deref()), (State::CutOff, Some("leak in f (1)")));
         let hardly = judge(Some(6), None, &report, "error: e1000 was not exercised\n");
         assert_eq!(
             (hardly.state, hardly.why.as_deref()),
