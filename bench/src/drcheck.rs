@@ -4,7 +4,7 @@
 //! that triage judged harmful.
 
 use crate::common::Failure;
-use crate::process;
+use crate::reports;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,18 +76,9 @@ fn report(trace: &Path, name: &str, tool: &str, out: &Path) -> Result<String, St
     {
         return Ok(text);
     }
-    let output = process::guardrail()?
-        .arg("analyze")
-        .arg(trace)
-        .args(["--tool", tool, "--format", "json"])
-        .output()
-        .map_err(|error| format!("cannot start guardrail: {error}"))?;
-    // Status 1 says that there are findings.
-    if !matches!(output.status.code(), Some(0 | 1)) {
-        return Err(format!("{}: {}", trace.display(), String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    fs::write(&file, &output.stdout).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+    let text = reports::analyze(trace, tool)?;
+    fs::write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    Ok(text)
 }
 
 fn races(report: &str) -> Result<Races, String> {

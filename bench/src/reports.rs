@@ -45,7 +45,8 @@ pub fn read(file: &Path, tools: &str) -> Result<Value, String> {
     Ok(if report["report"].is_object() { report["report"].clone() } else { report })
 }
 
-fn analyze(trace: &Path, tools: &str) -> Result<String, String> {
+/// What `guardrail analyze` prints of a trace in JSON, with these checkers.
+pub fn analyze(trace: &Path, tools: &str) -> Result<String, String> {
     let output = process::guardrail()?
         .arg("analyze")
         .arg(trace)
