@@ -2,6 +2,9 @@
 //!
 //! One guest serves many zoo modules, so that the tests of all three kernels fit in a few minutes.
 
+#[path = "guests/cut_short.rs"]
+mod cut_short;
+
 use guardrail_tests::{Checked, Planted, check, ensure, findings, guardrail, keeps_the_rules};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
@@ -53,8 +56,10 @@ fn main() {
             trials.push(Trial::test(name, move || dma_otherwise(&sample, option)));
         }
         trials.push(Trial::test("what the user sets arrives, and what nothing reads is refused", settings));
-        trials.push(Trial::test("a panic in the driver is a result", panic_is_a_result));
+        trials.push(Trial::test("a panic in the driver is a result", cut_short::by_a_panic));
         trials.push(Trial::test("the kernel looks for leaks", own_detectors));
+        trials.push(Trial::test("a run that is interrupted has a report", cut_short::by_the_user));
+        trials.push(Trial::test("a full disk ends the recording alone", cut_short::by_a_full_disk));
         trials.push(Trial::test("a race is made to happen, and its fault follows", race_is_confirmed));
     }
     guardrail_tests::run(arguments, trials)
@@ -569,29 +574,5 @@ fn little_is_not_clean(result: &Checked, trace: &str) -> Result<(), Failed> {
     let unbound = check(&["cdc_acm"]);
     ensure(outcome(unbound.report()?) == "no-device-bound" && unbound.status == 6, || {
         format!("{} {}", unbound.status, unbound.stderr)
-    })
-}
-
-/// Where the kernel stops, its report is a finding, with the whole log beside it.
-fn panic_is_a_result() -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    let out = folder.path().join("run").display().to_string();
-    let result = check(&["zoo/kernel-list", "--out", &out]);
-    let report = result.report()?;
-    let bug =
-        Bug::all().into_iter().find(|bug| bug.folder == "kernel-list").ok_or("the zoo has no kernel-list")?;
-    named(&result, &bug)?;
-    let log = format!("{out}/console.log");
-    if report["run"]["outcome"] != "guest-panic"
-        || report["run"]["kernel_log"] != log.as_str()
-        || result.status != 1
-    {
-        return Err(format!("{report:#} exit status {}\n{}", result.status, result.stderr).into());
-    }
-    let text = std::fs::read(log)?;
-    let text = String::from_utf8_lossy(&text);
-    // The first line of the boot, below the level that the console usually shows, and the last of the panic.
-    ensure(text.contains("Linux version ") && text.contains("Kernel panic - not syncing"), || {
-        text.to_string()
     })
 }

@@ -124,10 +124,12 @@ impl Known {
         }
         match report.run.outcome.as_str() {
             "completed" => Ok(Status::Clean),
-            "truncated" | "not-exercised" | "no-device-bound" => Err(HostError::NotExercised(format!(
-                "the run did not see enough ({}), and no finding counts",
-                report.run.outcome
-            ))),
+            "truncated" | "interrupted" | "not-exercised" | "no-device-bound" => {
+                Err(HostError::NotExercised(format!(
+                    "the run did not see enough ({}), and no finding counts",
+                    report.run.outcome
+                )))
+            }
             outcome => Err(HostError::Run(format!(
                 "the run did not complete ({outcome}), and no finding that counts explains it"
             ))),
@@ -187,6 +189,10 @@ mod tests {
         let mut panic = report(&["a1"]);
         panic.run.outcome = "guest-panic".into();
         assert_eq!(judged(&plan(Some(FailOn::New)), panic).unwrap_err().status(), Status::RunFailed);
+        let mut interrupted = report(&["a1"]);
+        interrupted.run.outcome = "interrupted".into();
+        let status = judged(&plan(Some(FailOn::New)), interrupted).unwrap_err().status();
+        assert_eq!(status, Status::NotExercised);
         // A contained finding ended the run, whatever is known of it.
         let known = Known::open(&plan(Some(FailOn::Never))).unwrap();
         assert_eq!(known.judge(&report(&["a1"]), Status::Contained).unwrap(), Status::Contained);

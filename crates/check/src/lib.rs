@@ -43,7 +43,8 @@
 //! [`check`] runs all stages in one call. A program that wants to act between them calls [`run::prepare()`],
 //! [`Ready::start`](run::Ready::start), [`Started::watch`](run::Started::watch) and
 //! [`Ended::conclude`](run::Ended::conclude). A signal of the user ends a run with
-//! [`Host::open`](guardrail_host::Host::open); with `Host::embedded` the program around it decides.
+//! [`Host::open`](guardrail_host::Host::open), and the report has what was found so far; with `Host::embedded` the
+//! program around it decides.
 //! [`analyze`] runs the checkers over a recorded trace and returns the same report.
 
 pub mod analysis;
@@ -72,6 +73,7 @@ pub use run::conclude::Checked;
 pub use tools::tools;
 
 use guardrail_host::{Host, HostError};
+use run::{Ended, Started};
 
 /// Runs a driver, and confirms its races where the plan says so. Call it on a thread that lives as long as the run.
 pub fn check(plan: &RunPlan, host: &Host) -> Result<Checked, HostError> {
@@ -86,10 +88,16 @@ pub fn check_if(
 ) -> Result<Checked, HostError> {
     let ready = run::prepare(plan, host)?;
     wanted(&guardrail_host::drivers::names(&ready.prepared))?;
-    let mut run = ready.start()?.watch()?.conclude()?;
-    if let Some(effort) = plan.confirm {
-        confirm::confirm_races(plan, &run.prepared, &mut run.report.findings, effort, host)?;
+    let ended = ready.start().and_then(Started::watch);
+    let mut run = ended.and_then(Ended::conclude).map_err(|error| host.signals.explain(error))?;
+    if let Some(effort) = plan.confirm.filter(|_| !run.interrupted()) {
+        match confirm::confirm_races(plan, &run.prepared, &mut run.report.findings, effort, host) {
+            Err(HostError::Interrupted) => {
+                run.interrupt("the confirmation was interrupted; races without an outcome were not tried");
+            }
+            other => _ = other?,
+        }
         host.progress.finish();
     }
-    run.keep()
+    Ok(run.keep())
 }

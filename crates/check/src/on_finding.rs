@@ -56,8 +56,8 @@ impl OnFinding {
     }
 
     /// Runs the command for findings of the end of the run that are no notes. Waits for all that still run, and ends those over
-    /// the limit.
-    pub fn finish(&mut self, findings: &[Finding]) {
+    /// the limit. Waits no further where `stop` says so.
+    pub fn finish(&mut self, findings: &[Finding], stop: &dyn Fn() -> bool) {
         for finding in findings.iter().filter(|finding| finding.severity != Severity::Note) {
             self.run(&ShortFinding {
                 id: finding.id.clone(),
@@ -68,7 +68,7 @@ impl OnFinding {
                 waits: false,
             });
         }
-        while !self.running.is_empty() {
+        while !self.running.is_empty() && !stop() {
             self.reap();
             std::thread::sleep(Duration::from_millis(20));
         }

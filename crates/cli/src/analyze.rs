@@ -26,6 +26,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
         "truncated" => {
             Err(CliError::NotExercised("the trace was cut, so the end of the run is not known".into()))
         }
+        "interrupted" => Err(CliError::NotExercised("the run was interrupted before its end".into())),
         "not-exercised" | "no-device-bound" => {
             let why = run.detail.clone().unwrap_or_else(|| run.outcome.clone());
             Err(CliError::NotExercised(why))

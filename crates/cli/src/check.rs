@@ -1,7 +1,7 @@
 //! `guardrail check`.
 
 use crate::args::CheckArgs;
-use crate::errors::{CliError, Status, print_line};
+use crate::errors::{CliError, Status, print_line, sentence};
 use crate::output::{self, Extent};
 use guardrail_check::known::Known;
 use guardrail_host::Host;
@@ -21,5 +21,36 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
         print_line("guardrail", note);
     }
     known.keep(&checked.report, &checked.status)?;
-    known.judge(&checked.report, checked.status?)
+    let status = checked.status.and_then(|status| known.judge(&checked.report, status));
+    judge(status, checked.unwritten)
+}
+
+/// The exit status, in which a file that is not whole counts where nothing else does.
+fn judge(status: Result<Status, CliError>, unwritten: Option<CliError>) -> Result<Status, CliError> {
+    match (status, unwritten) {
+        (Ok(Status::Clean), Some(error)) => Err(error),
+        (status, unwritten) => {
+            if let Some(error) = unwritten {
+                print_line("guardrail", &sentence(&error));
+            }
+            status
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_whole_fails_a_clean_run_alone() {
+        let unwritten = || Some(CliError::Run("the disk is full".into()));
+        let status = |of| judge(of, unwritten()).unwrap_or_else(|error| error.status());
+        assert_eq!(status(Ok(Status::Clean)), Status::RunFailed);
+        assert_eq!(status(Ok(Status::Findings)), Status::Findings);
+        assert_eq!(status(Ok(Status::Contained)), Status::Contained);
+        assert_eq!(status(Err(CliError::NotExercised("no device".into()))), Status::NotExercised);
+        assert_eq!(status(Err(CliError::Interrupted)), Status::Interrupted);
+        assert_eq!(judge(Ok(Status::Clean), None).unwrap(), Status::Clean);
+    }
 }

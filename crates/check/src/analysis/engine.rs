@@ -75,7 +75,7 @@ impl Engine {
             }
         };
         let Outcome { findings, statistics } = self.replay.finish();
-        Ok(Analyzed { findings, statistics, cut, notes: Vec::new() })
+        Ok(Analyzed { findings, statistics, cut, ..Analyzed::default() })
     }
 }
 

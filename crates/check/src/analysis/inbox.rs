@@ -2,6 +2,8 @@
 
 use crate::analysis::wire::{GuestEnd, Order, receive};
 use std::io::BufRead;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -9,20 +11,30 @@ use std::time::{Duration, Instant};
 pub struct Inbox {
     heard: Receiver<Order>,
     ended: Option<GuestEnd>,
+    cut: Arc<AtomicBool>,
 }
 
 impl Inbox {
     /// Listens on a thread of its own, which ends with the supervisor.
     pub fn listen(mut input: impl BufRead + Send + 'static) -> Inbox {
         let (sender, heard) = mpsc::channel();
+        let cut = Arc::new(AtomicBool::new(false));
+        let cuts = Arc::clone(&cut);
         std::thread::spawn(move || {
             while let Ok(Some(order)) = receive(&mut input) {
+                // Readers of the log look at this flag alone.
+                cuts.fetch_or(order == Order::Cut, Relaxed);
                 if sender.send(order).is_err() {
                     break;
                 }
             }
         });
-        Inbox { heard, ended: None }
+        Inbox { heard, ended: None, cut }
+    }
+
+    /// Becomes true where the log is to be read no further.
+    pub fn cut(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cut)
     }
 
     /// Waits until the guest was saved at a finding. False where the guest has ended, or nobody answers in
@@ -34,6 +46,7 @@ impl Inbox {
                 Ok(Order::GoOn(id)) if id == finding => return true,
                 // This answers an earlier finding, for which nobody waits anymore.
                 Ok(Order::GoOn(_)) => {}
+                Ok(Order::Cut) => return false,
                 Ok(Order::Ended(end)) => {
                     self.ended = Some(*end);
                     return false;
@@ -48,7 +61,7 @@ impl Inbox {
         self.ended.take().or_else(|| {
             self.heard.iter().find_map(|order| match order {
                 Order::Ended(end) => Some(*end),
-                Order::GoOn(_) => None,
+                Order::GoOn(_) | Order::Cut => None,
             })
         })
     }
@@ -82,9 +95,13 @@ mod tests {
         let mut heard = inbox(&[ended(), go_on("a")]);
         assert!(!heard.saved("a", long));
         assert_eq!(outcome(heard).as_deref(), Some("completed"));
+        // Nor is one whose log is to be read no further.
+        let mut heard = inbox(&[Order::Cut, ended()]);
+        assert!(!heard.saved("a", long) && heard.cut().load(Relaxed));
+        assert_eq!(outcome(heard).as_deref(), Some("completed"));
         // A guest whose supervisor has ended is not saved either.
         let mut heard = inbox(&[]);
-        assert!(!heard.saved("a", long));
+        assert!(!heard.saved("a", long) && !heard.cut().load(Relaxed));
         assert_eq!(heard.ended(), None);
     }
 }

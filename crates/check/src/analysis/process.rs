@@ -6,19 +6,15 @@ use crate::analysis::inbox::Inbox;
 use crate::analysis::keeper::Keeper;
 use crate::analysis::kernel_log;
 use crate::analysis::recorder::{self, Recorder};
+use crate::analysis::run_log::RunLog;
 use crate::analysis::sandbox;
 use crate::analysis::wire::{Analyzed, Job, Message, ShortFinding, receive, send};
 use guardrail_finding::Finding;
 use guardrail_host::error::sentence;
 use guardrail_host::{HostError, Status};
 use guardrail_trace::log::{FailReason, Log, MergedReader};
-use guardrail_trace::source::Live;
 use std::cell::RefCell;
 use std::io::{self, BufReader, Write};
-use std::time::Duration;
-
-/// How long the log may be silent before the process reports its progress.
-const IDLE: Duration = Duration::from_millis(500);
 
 /// Runs the analysis process.
 pub fn run() -> Result<Status, HostError> {
@@ -67,12 +63,12 @@ fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
         receive(&mut input).map_err(HostError::io("read", "the job"))?.ok_or_else(supervisor_gone)?;
     let Opened { engine, log, reader, recorder, mut keeper } = Opened::new(job)?;
     sandbox::enter().map_err(HostError::io("drop privileges of", "the analysis"))?;
-    let recorder = recorder.map(Recorder::start);
     let mut inbox = Inbox::listen(input);
+    let recording = recorder.map(|recorder| recorder.start(inbox.cut()));
     let sources = engine.sources();
     send(out, &Message::Ready).map_err(|_| supervisor_gone())?;
 
-    let mut analyzed = read(engine, reader, out, keeper.as_mut(), &mut inbox);
+    let analyzed = read(engine, reader, out, keeper.as_mut(), &mut inbox);
     if analyzed.is_err() {
         log.fail(FailReason::ReaderDied);
     }
@@ -82,14 +78,10 @@ fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
     if let Some(run) = &mut run {
         run.notes.extend(read.notes.iter().cloned());
     }
-    if let Some(recorder) = recorder {
-        let recorded = recorder.join().map_err(|_| HostError::Run("the recorder died".into()))?;
-        // The recorder's error comes first: a recorder that fails ends the log, and the analysis learns only that.
-        let (writer, cut) = recorded?;
-        analyzed = analyzed
-            .and_then(|analyzed| recorder::finish(writer, cut, run, &read.findings).map(|()| analyzed));
-    }
+    let run = run.filter(|_| analyzed.is_ok());
+    let recorded = recording.map_or(Ok(()), |recording| recording.finish(run, &read.findings));
     let mut analyzed = analyzed?;
+    analyzed.unrecorded = recorded.err().map(|error| recorder::cut_short(&error));
     analyzed.findings.extend(read.findings);
     analyzed.notes.extend(read.notes);
     if let Some(keeper) = keeper {
@@ -108,6 +100,7 @@ fn read(
     inbox: &mut Inbox,
 ) -> Result<Analyzed, HostError> {
     let out = RefCell::new(out);
+    let cut = inbox.cut();
     // The kernel ends this process with its supervisor, so a failed send needs no handling.
     let report = |message: &Message| _ = send(&mut **out.borrow_mut(), message);
     let mut progress = |words| report(&Message::Progress(words));
@@ -117,5 +110,5 @@ fn read(
             keeper.judge(finding, in_doubt, &mut report, inbox)
         })
     };
-    engine.run(&mut Live { reader, timeout: IDLE }, &mut progress, &mut judge)
+    engine.run(&mut RunLog::new(reader, cut), &mut progress, &mut judge)
 }

@@ -1,8 +1,8 @@
 //! The supervisor's side of the analysis process.
 
 use crate::analysis::wire::{Analyzed, GuestEnd, Job, Message, Order, ShortFinding, receive, send};
-use guardrail_host::HostError;
 use guardrail_host::folders::program;
+use guardrail_host::{HostError, Signals};
 use guardrail_vm::run::ending;
 use std::io::BufReader;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,11 +14,15 @@ use std::time::{Duration, Instant};
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long the process may be silent at the end; it reports its progress while it reads.
 const SILENCE_LIMIT: Duration = Duration::from_secs(120);
+/// How long the process may read on after the user has interrupted the run.
+const READ_ON: Duration = Duration::from_secs(20);
+/// How long it may take for its report once it reads no further.
+const REPORT_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running analysis process; dropping it ends it.
 pub struct Analysis {
     child: Child,
-    stdin: Option<ChildStdin>,
+    stdin: ChildStdin,
     heard: Receiver<Message>,
     words: u64,
     failed: Option<String>,
@@ -29,7 +33,7 @@ impl Analysis {
     /// Starts the process and waits until it is ready to read the log.
     pub fn start(job: &Job, stop: &dyn Fn() -> bool) -> Result<Analysis, HostError> {
         let program = program()?;
-        let mut child = Command::new(&program)
+        let child = Command::new(&program)
             .arg("internal-analysis")
             .env_clear()
             .stdin(Stdio::piped())
@@ -39,7 +43,16 @@ impl Analysis {
             .process_group(0)
             .spawn()
             .map_err(HostError::io("start", program.display()))?;
-        let mut stdin = child.stdin.take().expect("it was asked for");
+        let mut analysis = Analysis::of(child);
+        // If the process died at once, its message explains more than the broken pipe.
+        let _ = send(&mut analysis.stdin, job);
+        analysis.wait_for(START_LIMIT, stop, |message| matches!(message, Message::Ready))?;
+        Ok(analysis)
+    }
+
+    /// Listens to a process whose standard input and output are pipes.
+    fn of(mut child: Child) -> Analysis {
+        let stdin = child.stdin.take().expect("it was asked for");
         let stdout = child.stdout.take().expect("it was asked for");
         let (sender, heard) = mpsc::channel();
         std::thread::spawn(move || {
@@ -50,12 +63,7 @@ impl Analysis {
                 }
             }
         });
-        // If the process died at once, its message explains more than the broken pipe.
-        let _ = send(&mut stdin, job);
-        let mut analysis =
-            Analysis { child, stdin: Some(stdin), heard, words: 0, failed: None, found: Vec::new() };
-        analysis.wait_for(START_LIMIT, stop, |message| matches!(message, Message::Ready))?;
-        Ok(analysis)
+        Analysis { child, stdin, heard, words: 0, failed: None, found: Vec::new() }
     }
 
     /// The number of words that the analysis has read.
@@ -72,10 +80,12 @@ impl Analysis {
 
     /// Lets the analysis continue after a finding at which it waits.
     pub fn go_on(&mut self, finding: &str) {
-        if let Some(stdin) = &mut self.stdin {
-            // The end of the process is noticed elsewhere.
-            let _ = send(stdin, &Order::GoOn(finding.to_owned()));
-        }
+        self.order(&Order::GoOn(finding.to_owned()));
+    }
+
+    fn order(&mut self, order: &Order) {
+        // The end of the process is noticed elsewhere.
+        let _ = send(&mut self.stdin, order);
     }
 
     /// Why the analysis cannot continue; `None` while it can.
@@ -87,14 +97,27 @@ impl Analysis {
         self.failed.clone()
     }
 
-    /// Sends the end of the guest, waits until the log is read to its end, and returns the findings.
-    pub fn finish(mut self, end: GuestEnd, stop: &dyn Fn() -> bool) -> Result<Analyzed, HostError> {
-        let mut stdin = self.stdin.take();
-        if let Some(stdin) = &mut stdin {
-            let _ = send(stdin, &Order::Ended(Box::new(end)));
+    /// Sends the end of the guest, waits until the log is read to its end, and returns the findings. Where the user
+    /// interrupts the run, the log is read for a bounded time; where the user does so again, nothing is returned.
+    pub fn finish(mut self, end: GuestEnd, signals: &Signals) -> Result<Analyzed, HostError> {
+        self.order(&Order::Ended(Box::new(end)));
+        let overdue = || signals.elapsed().is_some_and(|time| time > READ_ON);
+        self.results(&overdue, &|| signals.insisted())
+    }
+
+    /// Waits for the results; where they are overdue, for those so far. `insists`: the user does not wait.
+    fn results(
+        &mut self,
+        overdue: &dyn Fn() -> bool,
+        insists: &dyn Fn() -> bool,
+    ) -> Result<Analyzed, HostError> {
+        let done = |message: &Message| matches!(message, Message::Done(_));
+        let mut heard = self.wait_for(SILENCE_LIMIT, &|| insists() || overdue(), done);
+        if matches!(heard, Err(HostError::Interrupted)) && !insists() {
+            self.order(&Order::Cut);
+            heard = self.wait_for(REPORT_LIMIT, insists, done);
         }
-        drop(stdin);
-        match self.wait_for(SILENCE_LIMIT, stop, |message| matches!(message, Message::Done(_)))? {
+        match heard? {
             Message::Done(analyzed) => Ok(*analyzed),
             _ => Err(HostError::Run("the analysis gave no result".into())),
         }
@@ -163,5 +186,29 @@ impl Drop for Analysis {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The results of an analysis that is a shell script.
+    fn results(script: &str, overdue: bool, insists: bool) -> Result<Analyzed, HostError> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Analysis::of(command.spawn().unwrap()).results(&|| overdue, &|| insists)
+    }
+
+    #[test]
+    fn an_analysis_that_reads_for_too_long_is_asked_for_what_it_has() {
+        let slow =
+            r#"read -r order; [ "$order" = '"cut"' ] && echo '{"done":{"cut":"here"}}'; read -r order"#;
+        assert_eq!(results(slow, true, false).unwrap().cut.as_deref(), Some("here"));
+        assert!(matches!(results(slow, true, true), Err(HostError::Interrupted)));
+        let dead = results("read -r order; exit 3", true, false).unwrap_err();
+        assert_eq!(dead.to_string(), "the analysis ended too early, with status 3");
+        let quick = results(r#"echo '{"done":{}}'"#, false, false).unwrap();
+        assert_eq!(quick, Analyzed::default());
     }
 }

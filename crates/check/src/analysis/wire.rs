@@ -54,6 +54,8 @@ pub enum Order {
     GoOn(String),
     /// The guest has ended in this way.
     Ended(Box<GuestEnd>),
+    /// Read the log no further: the user has interrupted the run, and waits for the report.
+    Cut,
 }
 
 /// The end of a guest.
@@ -113,6 +115,8 @@ pub struct Analyzed {
     pub cut: Option<String>,
     /// Facts about the run that only the analysis knows, one sentence each.
     pub notes: Vec<String>,
+    /// Why the trace file has less than the run; `None` where it is whole, or none was asked for.
+    pub unrecorded: Option<String>,
 }
 
 impl Analyzed {
@@ -120,7 +124,7 @@ impl Analyzed {
     pub fn complete(&self, run: Run) -> Run {
         let counted = &self.statistics;
         let mut notes = run.notes.clone();
-        notes.extend(self.notes.iter().cloned());
+        notes.extend(self.notes.iter().chain(&self.unrecorded).cloned());
         if counted.stacks_not_kept > 0 {
             notes.push(format!(
                 "for {} entries into the driver the kernel's stack above it is not known: the run had too many \

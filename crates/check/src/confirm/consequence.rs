@@ -233,10 +233,17 @@ impl<'a> Search<'a> {
                 .filter(|at| at.elapsed() >= limit)
                 .map(|_| "the time after the meeting is over".into())
         }));
-        let ended = started.watch()?;
+        let signals = &self.host.signals;
+        let ended = started.watch().map_err(|error| signals.explain(error))?;
+        if signals.interrupted() {
+            return Err(HostError::Interrupted);
+        }
         let seconds = first.get().map(|at| seconds(at.elapsed()));
         meets.join().map_err(|_| HostError::Run("the reader of the log died".into()))??;
-        let concluded = ended.conclude()?;
+        let concluded = ended.conclude().map_err(|error| signals.explain(error))?;
+        if concluded.interrupted() {
+            return Err(HostError::Interrupted);
+        }
         let run = &concluded.report.run;
         let end = End::of(run, || concluded.kernels_words());
         if run.lost_events > 0 || end.is_none() && !["completed", "stopped"].contains(&run.outcome.as_str()) {

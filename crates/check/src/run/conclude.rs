@@ -6,7 +6,7 @@ use crate::gate;
 use crate::on_finding::OnFinding;
 use crate::plan::{Mode, RunPlan};
 use crate::run::watch::failure;
-use crate::run::{Ended, Ready};
+use crate::run::{Ended, Ready, interruption};
 use crate::{stored, trace_head};
 use guardrail_host::drivers::{names, no_device, ran, seconds};
 use guardrail_host::folders::RunFolder;
@@ -32,7 +32,11 @@ pub struct Concluded<'a> {
     folder: RunFolder,
     on_finding: OnFinding,
     finished: Finished,
+    /// Why the log was not read to its end; `None` where it was.
     cut: Option<String>,
+    /// Why the trace file has less than the run; `None` where it is whole, or none was asked for.
+    unrecorded: Option<String>,
+    interrupted: bool,
 }
 
 /// The result of a run.
@@ -43,6 +47,9 @@ pub struct Checked {
     pub note: Option<String>,
     /// The exit status, or why the report is incomplete.
     pub status: Result<Status, HostError>,
+    /// Why a file that the plan asks for, the trace or the kept report, is not whole. This report has all that was
+    /// found nevertheless.
+    pub unwritten: Option<HostError>,
 }
 
 impl<'a> Ended<'a> {
@@ -56,18 +63,19 @@ impl<'a> Ended<'a> {
             kernel_log: kept_log(&folder, &finished),
             ..describe(plan, &prepared, &finished, &log)
         };
-        if finished.console_cut {
-            run.notes
-                .push("the kernel's log is longer than 16 MiB; the rest was neither kept nor checked".into());
-        }
-        host.progress.step("waiting for the analysis");
-        let analyzed = match analysis
-            .map(|analysis| analysis.finish(end(&run, &finished), &|| host.signals.interrupted()))
-        {
+        let cut = finished.console_cut.iter();
+        run.notes.extend(cut.map(|why| format!("the kernel's log is cut: {why}; the rest was not checked")));
+        run.notes.extend(interruption::of_guest(&finished));
+        host.progress.step(match host.signals.interrupted() {
+            false => "waiting for the analysis",
+            true => "interrupted; the analysis reads what is in the log (a second signal ends it)",
+        });
+        let analyzed = match analysis.map(|analysis| analysis.finish(end(&run, &finished), &host.signals)) {
             None => Analyzed::default(),
             Some(Err(HostError::Run(why))) => return Err(HostError::Run(failure(&log, why))),
             Some(other) => other?,
         };
+        let interrupted = host.signals.interrupted();
         run.lag_seconds = seconds(ended.elapsed());
         if let Some(snapshots) = &snapshots {
             snapshots.thin(&host.progress);
@@ -75,6 +83,9 @@ impl<'a> Ended<'a> {
         run.wall_seconds = seconds(began.elapsed());
         host.progress.finish();
         let mut run = analyzed.complete(run);
+        if interrupted {
+            interruption::complete(&mut run, analyzed.cut.as_deref());
+        }
         exercised::judge(&mut run);
         let report = Report {
             schema: SCHEMA.to_owned(),
@@ -86,11 +97,34 @@ impl<'a> Ended<'a> {
             findings: analyzed.findings,
             ..Report::default()
         };
-        Ok(Concluded { report, plan, host, prepared, folder, on_finding, finished, cut: analyzed.cut })
+        let Analyzed { cut, unrecorded, .. } = analyzed;
+        Ok(Concluded {
+            report,
+            plan,
+            host,
+            prepared,
+            folder,
+            on_finding,
+            finished,
+            cut,
+            unrecorded,
+            interrupted,
+        })
     }
 }
 
 impl Concluded<'_> {
+    /// True where the user has interrupted the run.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// The user has interrupted what followed the run. `note` says what its report lacks.
+    pub fn interrupt(&mut self, note: &str) {
+        self.interrupted = true;
+        self.report.run.notes.push(note.to_owned());
+    }
+
     /// The kernel's own words about how the run ended: the first line of its report of trouble, or the last line of
     /// its log that names a driver or a watchdog.
     pub fn kernels_words(&self) -> Option<String> {
@@ -103,17 +137,23 @@ impl Concluded<'_> {
     }
 
     /// Writes the report to a run folder that is kept, waits for the on-finding commands, and judges the run.
-    pub fn keep(mut self) -> Result<Checked, HostError> {
-        if let RunFolder::Kept(path) = &self.folder {
-            stored::keep_report(path, &self.report)?;
-        }
-        self.on_finding.finish(&self.report.findings);
+    pub fn keep(mut self) -> Checked {
+        let kept = match &self.folder {
+            RunFolder::Kept(path) => stored::keep_report(path, &self.report),
+            RunFolder::Own(_) => Ok(()),
+        };
+        let signals = &self.host.signals;
+        self.on_finding.finish(&self.report.findings, &|| signals.insisted());
         let (note, status) = self.judge();
-        Ok(Checked { report: self.report, note, status })
+        let unwritten = kept.err().or(self.unrecorded.map(HostError::Run));
+        Checked { report: self.report, note, status, unwritten }
     }
 
     /// The exit status, and a note on how the guest ended where one is needed.
     fn judge(&self) -> (Option<String>, Result<Status, HostError>) {
+        if self.interrupted {
+            return (None, Err(HostError::Interrupted));
+        }
         let fail = |why: String| (None, Err(HostError::Run(why)));
         let Report { run, findings, .. } = &self.report;
         if run.lost_events > 0 {

@@ -11,10 +11,12 @@
 //!
 //! - The guest never outlives the watching thread.
 //! - A run whose log failed ends with an error.
+//! - A run that the user interrupts has a report of what was found, and never the exit status of a whole one.
 //! - Only the run folder outlives a run, where the plan keeps it.
 
 pub mod conclude;
 pub mod guest;
+mod interruption;
 pub mod prepare;
 pub mod start;
 pub mod tracer;

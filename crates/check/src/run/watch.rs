@@ -63,9 +63,6 @@ impl<'a> Started<'a> {
 
 /// Ends without a result: a reader that let an access wait too long, or left the log full, is not waited for.
 fn refuse(finished: &Finished, log: &Log) -> Result<(), HostError> {
-    if finished.outcome == Outcome::Interrupted {
-        return Err(HostError::Interrupted);
-    }
     if let (Outcome::Contained { .. }, Some(Closed::TimeOut)) = (&finished.outcome, log.gate_closed()) {
         return Err(HostError::Run(finished.outcome.to_string()));
     }

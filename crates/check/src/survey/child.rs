@@ -215,7 +215,10 @@ mod tests {
         let failed = judge(Some(3), None, &report, "guardrail: QEMU\nerror: the guest hung\n");
         assert_eq!((failed.state, failed.why.as_deref()), (State::Failed, Some("the guest hung")));
         assert!(failed.report.is_some());
-        assert!(judge(Some(130), None, "", "error: interrupted\n").interrupted);
+        // Also one that reports what was found so far.
+        for report in ["", &report] {
+            assert!(judge(Some(130), None, report, "error: interrupted\n").interrupted);
+        }
         assert_eq!(judge(None, Some(9), "", "").why.as_deref(), Some("the run was ended by signal 9"));
     }
 

@@ -1,9 +1,10 @@
 //! The guest's console: kept in a bounded file, and searched for the kernel's last words.
 
 use crate::run::progress::printable;
+use std::io::Write;
 
 /// The console file never grows beyond this.
-pub(crate) const MAX_FILE: usize = 16 << 20;
+const MAX_FILE: usize = 16 << 20;
 /// The longest part of a panic that is kept for the report, in bytes.
 const MAX_EXCERPT: usize = 16 << 10;
 
@@ -30,8 +31,42 @@ pub(crate) struct Scan {
     /// Whether the report in the excerpt has ended.
     over: bool,
     panicked: bool,
-    /// Whether the console is longer than its file.
-    pub(crate) cut: bool,
+    /// Why the console's file lacks the end of the console; `None` where it has all.
+    pub(crate) cut: Option<String>,
+}
+
+/// The console's file, which has the beginning of what the console shows.
+pub(crate) struct Kept<W> {
+    file: W,
+    room: usize,
+    cut: Option<String>,
+}
+
+impl<W: Write> Kept<W> {
+    /// A console that has shown nothing yet.
+    pub(crate) fn new(file: W) -> Kept<W> {
+        Kept { file, room: MAX_FILE, cut: None }
+    }
+
+    /// Adds what the console shows. A file that cannot be written must not end the run. Nothing later is added
+    /// then, since a log with a hole would mislead.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        if self.cut.is_some() {
+            return;
+        }
+        let fits = &bytes[..bytes.len().min(self.room)];
+        self.room -= fits.len();
+        self.cut = match self.file.write_all(fits) {
+            Err(error) => Some(format!("it cannot be written further ({error})")),
+            Ok(()) if fits.len() < bytes.len() => Some(format!("it is longer than {} MiB", MAX_FILE >> 20)),
+            Ok(()) => None,
+        };
+    }
+
+    /// Why the file lacks the end of the console; `None` where it has all.
+    pub(crate) fn cut(self) -> Option<String> {
+        self.cut
+    }
 }
 
 impl Scan {
@@ -81,6 +116,24 @@ pub fn without_time(line: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_console_file_is_bounded_and_has_no_hole() {
+        let mut kept = Kept::new(Vec::new());
+        kept.add(&vec![b'x'; MAX_FILE - 1]);
+        kept.add(b"yz");
+        kept.add(b"z");
+        assert!(kept.file.len() == MAX_FILE && kept.file.ends_with(b"xy"));
+        assert_eq!(kept.cut().unwrap(), "it is longer than 16 MiB");
+        // A full disk.
+        let mut room = [0; 4];
+        let mut kept = Kept::new(&mut room[..]);
+        for bytes in [b"one", b"two", b"six"] {
+            kept.add(bytes);
+        }
+        assert!(kept.cut().unwrap().starts_with("it cannot be written further ("));
+        assert_eq!(&room, b"onet");
+    }
 
     #[test]
     fn the_excerpt_begins_at_the_first_sign() {

@@ -7,15 +7,15 @@ use crate::exercise::disk::Image;
 use crate::exercise::http::Server;
 use crate::guest_image::prepare::Prepared;
 use crate::qemu::qmp::{self, Message};
-use crate::run::console::{self, Scan};
+use crate::run::console::{Kept, Scan};
 use crate::run::cut::Ports;
 use crate::run::machine::{self, Channels};
 use crate::run::options::{Options, Start};
-use crate::run::outcome::{Outcome, Stop, Watch};
+use crate::run::outcome::{self, Outcome, Stop, Watch};
 use crate::run::progress::{Lines, Progress};
 use guardrail_trace::pci::PciAddress;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -322,11 +322,7 @@ impl Guest {
 
     /// The step that the guest is in, as far as it reported one.
     fn step(&self) -> String {
-        match self.progress.last() {
-            None => "boot".to_owned(),
-            Some((_, Progress::Begin(step))) => step.clone(),
-            Some((_, line)) => format!("after: {line}"),
-        }
+        outcome::step(&self.progress)
     }
 
     /// Ends QEMU if it still runs. It asks first, so that the plugin can finish, and then kills.
@@ -384,16 +380,11 @@ fn listen_lines(
     std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
 }
 
-fn listen_console(mut stream: UnixStream, mut log: fs::File, sender: Sender<Heard>) -> JoinHandle<Scan> {
+fn listen_console(mut stream: UnixStream, log: fs::File, sender: Sender<Heard>) -> JoinHandle<Scan> {
     std::thread::spawn(move || {
-        let (mut lines, mut scan, mut room) = (Lines::default(), Scan::default(), console::MAX_FILE);
+        let (mut lines, mut scan, mut kept) = (Lines::default(), Scan::default(), Kept::new(log));
         each_piece(&mut stream, |bytes| {
-            let kept = &bytes[..bytes.len().min(room)];
-            scan.cut |= kept.len() < bytes.len();
-            // A console file that cannot be written must not end the run.
-            if log.write_all(kept).is_ok() {
-                room -= kept.len();
-            }
+            kept.add(bytes);
             lines.feed(bytes, |line| {
                 let before = scan.panicked();
                 scan.line(line);
@@ -402,6 +393,7 @@ fn listen_console(mut stream: UnixStream, mut log: fs::File, sender: Sender<Hear
                 }
             });
         });
+        scan.cut = kept.cut();
         scan
     })
 }

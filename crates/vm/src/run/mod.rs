@@ -126,7 +126,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         outcome,
         wall: ended.wall,
         console: ended.console,
-        console_cut: ended.scan.cut,
+        console_cut: ended.scan.cut.clone(),
         trouble: ended.scan.excerpt().to_owned(),
         progress: ended.progress,
         cut_at: ended.cut_at,
@@ -301,12 +301,13 @@ mod tests {
             ],
             wall: at(7),
             console: PathBuf::new(),
-            console_cut: false,
+            console_cut: None,
             trouble: String::new(),
             cut_at: None,
         };
         assert_eq!(finished.steps(), [("ping", at(2))]);
         assert_eq!(finished.boot(), Some(at(3)));
+        assert_eq!(finished.last_step(), "after: ping ok");
         assert!(!finished.driver_began());
     }
 }

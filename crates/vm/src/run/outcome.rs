@@ -159,8 +159,8 @@ pub struct Finished {
     pub wall: Duration,
     /// The file with the guest's console, bounded.
     pub console: PathBuf,
-    /// True where the console was longer than its file may be.
-    pub console_cut: bool,
+    /// Why the console's file lacks the end of the console; `None` where it has all.
+    pub console_cut: Option<String>,
     /// The kernel's report of trouble (an oops, a KFENCE report), from its first line on; mostly empty.
     pub trouble: String,
     /// The length of the console's file when the device was cut off; `None` where it was not. What the kernel
@@ -168,7 +168,21 @@ pub struct Finished {
     pub cut_at: Option<u64>,
 }
 
+/// The step that a guest is in, as far as it reported one.
+pub(super) fn step(progress: &[(Duration, Progress)]) -> String {
+    match progress.last() {
+        None => "boot".to_owned(),
+        Some((_, Progress::Begin(step))) => step.clone(),
+        Some((_, line)) => format!("after: {line}"),
+    }
+}
+
 impl Finished {
+    /// The step that the guest was in at its end, as far as it reported one.
+    pub fn last_step(&self) -> String {
+        step(&self.progress)
+    }
+
     /// True where the driver's code had begun to run, in whatever way the run ended.
     pub fn driver_began(&self) -> bool {
         self.progress.iter().any(|(_, line)| matches!(line, Progress::Begin(step) if step == "load"))
