@@ -194,10 +194,16 @@ impl Context {
 
     /// Index of the activation that resumes when driver code runs with `rsp` after a return.
     pub fn resumes(&self, rsp: u64) -> Option<usize> {
-        self.stack.iter().rposition(|a| match a {
+        let known = self.stack.iter().rposition(|a| match a {
             Activation::Out(out) => out.entry_rsp.wrapping_add(8) == rsp,
             Activation::Interrupted { rsp: Some(at), .. } => *at == rsp,
             _ => false,
+        });
+        known.or_else(|| {
+            let last = self.stack.len().checked_sub(1)?;
+            let unknown = matches!(self.stack[last], Activation::Interrupted { rsp: None, .. });
+            let frame = self.frame_rsp()?;
+            (unknown && rsp <= frame && same_stack(rsp, frame)).then_some(last)
         })
     }
 
@@ -213,8 +219,8 @@ impl Context {
 
     /// Drops activations that cannot be live when the kernel calls the driver with `rsp` on the same stack.
     pub fn drop_stale(&mut self, rsp: u64) {
-        while let Some(last) = self.stack.last() {
-            let at = last.at().unwrap_or(u64::MAX);
+        // Where the place of an interrupt is not known, the function that it hit shows whether it is live.
+        while let Some(at) = self.stack.iter().rev().find_map(Activation::at) {
             if at > rsp || !same_stack(at, rsp) {
                 break;
             }

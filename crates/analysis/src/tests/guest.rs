@@ -285,7 +285,14 @@ impl Guest {
         self.send(0);
     }
 
-    /// The code returns to the instruction that faulted.
+    /// A timer's interrupt at `pc`.
+    pub fn interrupt(&mut self, pc: u64) {
+        self.send(0);
+        self.words.extend([Head::encode(Kind::Discontinuity, 1, pc), self.function("caller"), 0]);
+        self.send(0);
+    }
+
+    /// The code returns to the instruction that faulted, or that was interrupted.
     pub fn retry(&mut self) {
         self.enter_words(false, 0);
     }

@@ -62,3 +62,31 @@ fn a_number_without_a_definition_is_no_stack() {
     assert_eq!((outcome.statistics.damaged_segments, outcome.statistics.stacks_not_kept), (1, 1));
     assert_eq!(names(&outcome.findings[0].stack), ["f+0xa", "caller+0x9"]);
 }
+
+#[test]
+fn an_interrupt_where_the_stack_pointer_is_unknown_leaves_nothing_on_the_stack() {
+    let caller = kernel().address("caller") + 9;
+    for goes_on in [true, false] {
+        let mut g = Guest::with(kernel(), &["dmcheck"]);
+        g.enter();
+        // sub rsp, rax; nop
+        g.block(F + 0x40, &[0x48, 0x29, 0xc4, 0x90]);
+        g.interrupt(F + 0x43);
+        if goes_on {
+            g.rsp = STACK - 0x100;
+            g.retry();
+            g.block(F + 0x43, &[0x90]);
+            // leave; the return follows
+            g.block(F + 0x44, &[0xc9]).load(0, STACK - 8, 8);
+            g.rsp = STACK;
+            g.leave_at(F + 0x45);
+        }
+        g.rsp = STACK;
+        g.enter_below(1, &[(caller, false, false)]);
+        g.hooked(F, "kmalloc", &[64, GFP_KERNEL], HEAP);
+        g.hooked(F + 5, "kfree", &[HEAP], 0);
+        g.block(F + 10, READ4).load(0, HEAP, 4);
+        let found = g.finish().findings;
+        assert_eq!(names(&found[0].stack), ["f+0xa", "caller+0x9"], "{goes_on}");
+    }
+}
