@@ -108,9 +108,9 @@ impl Case {
             _ if self.why.starts_with("n/a") => "not applicable",
             (true, true) => "silent",
             (true, false) => "false alarm",
-            _ if self.sometimes => "sometimes",
+            (false, true) if self.sometimes => "sometimes",
             (false, true) => "found",
-            (false, false) if self.found.is_empty() => "missed",
+            (false, false) if self.sometimes || self.found.is_empty() => "missed",
             (false, false) => "in part",
         }
     }
@@ -290,9 +290,10 @@ fn as_expected(cases: &[Case]) -> Result<(), Failed> {
         })
     };
     let different: Vec<String> = cases.iter().filter_map(differs).collect();
+    // The first line is what the summary of all suites repeats, so it names the cases.
     ensure(different.is_empty(), || {
-        let outcome = &report["run"]["outcome"];
-        format!("the run ended as {outcome}, with other results than {TABLE} has:\n{}", different.join("\n"))
+        let (outcome, rows) = (&report["run"]["outcome"], different.join("; "));
+        format!("{TABLE} has other results than these, of a run that ended as {outcome}: {rows}")
     })
 }
 
