@@ -153,6 +153,12 @@ impl Stacks {
         id
     }
 
+    /// The addresses of an outer stack, innermost first.
+    pub fn outer_addresses(&self, id: OuterId) -> impl Iterator<Item = u64> + '_ {
+        let words = (id.0 as usize).checked_sub(1).and_then(|i| self.outer.get(i));
+        words.into_iter().flat_map(|words| words.iter()).map(|&word| StackFrame::decode(word).address)
+    }
+
     /// The whole stack, innermost first. All places of the near part are in it, in their order.
     pub fn places(&self, trace: &CallTrace) -> Vec<Place> {
         let inner =

@@ -37,6 +37,8 @@ pub enum Role {
     Sized,
     /// The driver waits in it on a stack of its own, and goes on in any task or interrupt.
     SwitchesStacks,
+    /// It suspends a device while the system goes to sleep.
+    Suspends,
 }
 
 /// For each role, names of functions with the position of the parameter, 0 where the verb has none.
@@ -56,7 +58,7 @@ static FUNCTIONS: LazyLock<BTreeMap<Role, Vec<(&str, usize)>>> = LazyLock::new(|
 
 impl Role {
     /// All roles, with their verbs in `roles.txt`.
-    const NAMED: [(Role, &'static str); 15] = [
+    const NAMED: [(Role, &'static str); 16] = [
         (Role::Worker, "worker"),
         (Role::AfterGrace, "aftergrace"),
         (Role::Initializes, "initializes"),
@@ -72,6 +74,7 @@ impl Role {
         (Role::Idle, "idle"),
         (Role::Sized, "sized"),
         (Role::SwitchesStacks, "switchesstacks"),
+        (Role::Suspends, "suspends"),
     ];
 
     /// Whether a function has the role.

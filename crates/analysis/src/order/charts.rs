@@ -311,11 +311,20 @@ impl Charts {
         self.classes.get(chart).and_then(|class| class.allowed.get(state)).copied().unwrap_or(0)
     }
 
-    /// Releases what `by` has done to runs of callbacks.
+    /// Releases what `by` has done to runs of callbacks. Those that name no object may be about this one.
     pub(super) fn fork(&mut self, strands: &mut Strands, by: StrandId, (chart, id): (usize, u32), set: Set) {
-        if let (Some(strand), Some(instance)) = (strands.get_mut(by), self.instance(chart, id)) {
+        let Some(strand) = strands.get_mut(by) else { return };
+        if let Some(instance) = self.instance(chart, id) {
             for callback in items(set) {
                 strand.release(place(&mut instance.forks, callback), Relation::Hard);
+            }
+        }
+        if let (Some(rules), Some(class)) = (self.list.get(chart), self.classes.get_mut(chart)) {
+            let nameless = |callback: &usize| {
+                rules.callbacks.get(*callback).is_some_and(|rule| rule.keys.iter().all(Option::is_none))
+            };
+            for callback in items(set).filter(nameless) {
+                strand.release(place(&mut class.forks, callback), Relation::Hard);
             }
         }
     }

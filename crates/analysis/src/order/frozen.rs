@@ -6,7 +6,8 @@
 //! and `thaw_workqueues()` in kernel/workqueue.c). Other threads of the kernel and interrupts continue.
 //!
 //! The process that puts the system to sleep runs callbacks itself, beside workers that run those of other
-//! devices. What it does then comes neither before nor after theirs.
+//! devices. What it does then comes neither before nor after theirs. But all devices are suspended before the
+//! first is resumed, so what runs below the suspend of any device comes before all that resumes one.
 
 use super::clocks::Relation;
 use super::{Order, StrandId};
@@ -47,6 +48,22 @@ impl Order {
         }
         if self.parts.deferral {
             self.charts.thaw(&mut self.strands, by, &self.freezable);
+        }
+    }
+
+    /// A run ends below which the kernel suspends a device.
+    pub(crate) fn suspend_ends(&mut self, by: StrandId) {
+        if self.parts.states
+            && let Some(strand) = self.strands.get_mut(by)
+        {
+            strand.release(&mut self.suspended, Relation::Hard);
+        }
+    }
+
+    /// A callback begins that resumes a device: the kernel has suspended all devices before.
+    pub(crate) fn resume_begins(&mut self, by: StrandId) {
+        if let Some(strand) = self.strands.get_mut(by) {
+            strand.acquire(&self.suspended, Relation::Hard);
         }
     }
 

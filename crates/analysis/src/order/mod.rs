@@ -96,6 +96,8 @@ pub struct Order {
     objects: BTreeMap<Name, Option<Var>>,
     /// What comes before everything that user processes do after they were frozen.
     thawed: Option<Var>,
+    /// What was done while devices were suspended. It comes before they are resumed.
+    suspended: Option<Var>,
     /// Work queues that are frozen with user processes.
     freezable: Vec<u64>,
     /// Steps of objects that are not passed to checkers yet.

@@ -188,6 +188,7 @@ const ROLES: &[Verb] = &[
     verb("idle", &[], &[]),
     verb("sized", &[Param], &[]),
     verb("switchesstacks", &[], &[]),
+    verb("suspends", &[], &[]),
 ];
 
 /// Judges an effect without a kernel; the error states what is wrong.

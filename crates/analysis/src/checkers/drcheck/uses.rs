@@ -3,6 +3,7 @@
 //! The value is followed through registers, the function's own stack, branches, and calls of the driver's own
 //! functions. Code that has not run yet is not known, so an absent use proves nothing.
 
+use super::triage::{Form, form_in};
 use crate::machine::{BlockInfo, State, find};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -128,6 +129,8 @@ pub(super) struct Handling {
     pub uses: Uses,
     /// It stores there.
     pub stores: bool,
+    /// It stores there something else than 0.
+    pub fills: bool,
 }
 
 /// Finds what the function that holds `pc` does with the memory that the instruction at `pc` accesses.
@@ -145,6 +148,8 @@ pub(super) fn handling(state: &State, pc: u64) -> Handling {
                 loads.insert(insn.ip());
             } else if !matches!(insn.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt) {
                 found.stores = true;
+                let form = form_in(&block.bytes, block.code.addr, insn.ip());
+                found.fills |= form != Form::Store(Some(0));
             }
         }
     }

@@ -230,7 +230,10 @@ impl DrCheck {
             return Some(FOLLOWED);
         }
         let reader = self.handling(cx, read);
-        if reader.uses.leads() && (reader.stores || !self.one_writer(cx, at, write)) {
+        if reader.uses.leads()
+            && !self.empties(cx, read)
+            && (reader.stores || !self.one_writer(cx, at, write))
+        {
             return Some(TWO_WRITERS);
         }
         let known = cx.state.order.knows(read.strand, write.strand);
@@ -243,7 +246,16 @@ impl DrCheck {
         if old.kind.has(Kind::WHOLE) != new.kind.has(Kind::WHOLE) {
             return Some(SET_UP_ANEW);
         }
-        self.leads(cx, old, new).then_some(TWO_WRITERS)
+        let empties = self.empties(cx, old) || self.empties(cx, new);
+        (!empties && self.leads(cx, old, new)).then_some(TWO_WRITERS)
+    }
+
+    /// Whether the access is to a slot that the device's handler empties, once it has looked whether there is
+    /// something in it. What fills the slot waits until it is empty.
+    fn empties(&mut self, cx: &Cx<'_>, cell: &Cell) -> bool {
+        let Handling { uses, stores, fills } = self.handling(cx, cell);
+        let looks = uses.has(Uses::LOOKED) && !uses.has(Uses::FOLLOWED) && !uses.has(Uses::INDEX);
+        looks && stores && !fills && self.scenes.get(cell.scene).is_some_and(|scene| scene.by_device)
     }
 
     /// Whether one of the functions follows what it loads from there to memory.

@@ -8,7 +8,7 @@ use crate::order::{
     is_task,
 };
 use crate::replay::{Entering, Replay};
-use crate::stacks::{StackId, same_stack};
+use crate::stacks::{OuterId, StackId, same_stack};
 use guardrail_knowledge::effect::LockKind;
 use guardrail_knowledge::role::Role;
 
@@ -153,6 +153,15 @@ impl Replay {
         }
     }
 
+    /// Whether the kernel suspends a device in this stack.
+    fn suspends(&mut self, outer: OuterId) -> bool {
+        let state = &self.state;
+        *self.order.suspending.entry(outer).or_insert_with(|| {
+            let mut above = state.stacks.outer_addresses(outer);
+            above.any(|address| Role::Suspends.has(&state.kernel_function(address)))
+        })
+    }
+
     /// The kernel has called the driver's function at `addr`.
     pub(in crate::replay) fn activate(&mut self, v: usize, c: usize, entering: &Entering, addr: u64) {
         if !self.order.on {
@@ -190,6 +199,7 @@ impl Replay {
             result: None,
             rsp: entering.rsp,
             turns: self.turns(callback, &args, entering.task),
+            suspends: self.suspends(entering.outer),
             library: caller.library,
             hand: self.state.order.hand_of(&caller.candidates, &args),
         };
@@ -244,8 +254,12 @@ impl Replay {
         if let Some(object) = entry.turns {
             self.state.order.acquire(strand, object);
         }
+        let starts = self.state.order.described(entry).is_some_and(|callback| callback.starts);
         if callback.is_some_and(|callback| self.state.order.is_frozen(callback)) {
             self.freeze(strand);
+            if starts {
+                self.state.order.resume_begins(strand);
+            }
         } else {
             self.thaw(c);
         }
@@ -258,7 +272,6 @@ impl Replay {
         if parts.states && level >= Level::Hardirq {
             self.state.order.acquire(strand, DEVICE);
         }
-        let starts = self.state.order.described(entry).is_some_and(|callback| callback.starts);
         if (lent || starts)
             && let Some(context) = self.contexts.get_mut(c)
         {
@@ -383,6 +396,9 @@ impl Replay {
         }
         if entry.callback.is_some_and(|callback| self.state.order.is_frozen(callback)) {
             self.state.order.freeze_ends(entry.strand);
+        }
+        if entry.suspends {
+            self.state.order.suspend_ends(entry.strand);
         }
         self.release_module(&entry);
         let Some(context) = self.contexts.get_mut(c) else { return };

@@ -10,8 +10,10 @@ mod locks;
 use crate::checker::Checker;
 use crate::order::{Order, Parts};
 use crate::replay::Replay;
+use crate::stacks::OuterId;
 use functions::{Functions, MAX_HOOKS};
 use holds::Holds;
+use rustc_hash::FxHashMap;
 
 /// The replay's own state for locks, order and states.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub(super) struct Ordering {
     pub on: bool,
     functions: Functions,
     holds: Holds,
+    /// Whether the kernel suspends a device in the stacks that were met.
+    suspending: FxHashMap<OuterId, bool>,
     /// The number of the last entry into the driver.
     serial: u64,
     /// The result of the function that is about to return to the kernel.

@@ -45,6 +45,20 @@ fn what_users_did_comes_before_the_system_sleeps_and_what_they_do_comes_after() 
 }
 
 #[test]
+fn what_runs_below_the_suspend_of_any_device_comes_before_what_resumes_one() {
+    for states in [true, false] {
+        let mut g = Guest::with(Parts { states, ..Parts::default() });
+        g.by(&task(1)).enter_below(1, &["async_suspend"], "vfs_read", &[]).write(1).ret(0);
+        g.by(&task(2)).run("vfs_read", &[], 2);
+        g.by(&task(3)).run("suspend_caller", &[D], 3);
+        g.by(&task(4)).run("resume_caller", &[D], 4);
+        assert!(!g.written(3).after.contains(&1));
+        let after = g.written(4).after;
+        assert!(after.contains(&1) == states && !after.contains(&2), "{after:?}");
+    }
+}
+
+#[test]
 fn logs_that_do_not_name_user_threads_have_their_names() {
     let mut g = Guest::new();
     for (n, name) in ["kworker", "kswapd0", "irq/9", "sh"].into_iter().enumerate() {

@@ -10,7 +10,7 @@ use crate::replay::Replay;
 pub use crate::tests::kernel::{F, G, HEAP};
 use crate::tests::kernel::{Kernel, begins, defines, loads_other, six};
 use guardrail_finding::Finding;
-use guardrail_trace::event::{Access, EnterFlags, Head, Kind};
+use guardrail_trace::event::{Access, EnterFlags, Head, Kind, StackFrame};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -157,6 +157,18 @@ impl Running<'_> {
     pub fn enter(self, caller: &str, args: &[u64]) -> Self {
         let ret = self.guest.kernel.address(caller) + 9;
         self.enter_words(EnterFlags::ARGS, 0, &[&six(args)[..], &[ret]].concat())
+    }
+
+    /// Like [`Self::enter`], with kernel functions above the caller, on a stack with this number.
+    pub fn enter_below(self, number: u64, above: &[&str], caller: &str, args: &[u64]) -> Self {
+        let at = |name: &&str| self.guest.kernel.address(name) + 9;
+        let frames: Vec<u64> = [caller].iter().chain(above).map(at).collect();
+        let ret = frames[0];
+        let encode = |address| StackFrame { address, interrupted: false, switched: false }.encode();
+        let mut words = vec![Head::encode(Kind::Stack, frames.len() as u8, number)];
+        words.extend(frames.into_iter().map(encode));
+        let flags = EnterFlags::ARGS | EnterFlags::STACK;
+        self.words(&words).enter_words(flags, 0, &[&six(args)[..], &[ret, number]].concat())
     }
 
     /// A block of code runs.

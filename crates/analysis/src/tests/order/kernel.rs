@@ -71,6 +71,7 @@ pub fn kernel() -> Kernel {
         .idle(&["del_timer_sync", "lamp_setup", "lamp_on", "queue_work", "cancel_work_sync"])
         .idle(&["work_caller", "suspend_caller", "resume_caller", "queue_caller", "init_caller"])
         .idle(&["poll_caller", "request_start", "request_end", "request_end_all"])
+        .idle(&["shelf_caller", "sweep_caller", "async_suspend"])
         .charts(CHARTS)
         .preempt_count(PREEMPT)
 }
@@ -140,6 +141,13 @@ chart lamp made
   state on busy "the lamp is on"
   call lamp_setup(lamp): any -> off
   call lamp_on(lamp): any -> on
+
+# A sweep is about all shelves.
+chart shelf
+  key shelf
+  state here
+  callback fill(shelf) from shelf_caller: in any wakes sweep
+  callback sweep(list) from sweep_caller: in any
 
 # A wakeup of a device that does not sleep is a reset.
 chart power

@@ -40,6 +40,17 @@ fn a_call_that_names_no_object_wakes_callbacks_of_objects_to_come() {
 }
 
 #[test]
+fn a_callback_that_names_no_object_comes_after_what_wakes_it_for_any() {
+    let mut g = Guest::new();
+    g.by(&task(1)).run("shelf_caller", &[T], 1);
+    g.by(&task(2)).run("shelf_caller", &[T + 64], 2);
+    g.by(&task(3)).run("sweep_caller", &[0x5000], 3);
+    g.by(&task(4)).run("shelf_caller", &[T], 4);
+    assert_eq!(g.written(3).after, [1, 2]);
+    assert!(g.written(4).after.is_empty());
+}
+
+#[test]
 fn what_a_probe_passes_to_a_library_comes_before_what_that_calls_back() {
     let mut g = Guest::new();
     g.load_other();

@@ -19,6 +19,12 @@ impl Race {
         self.run(&[0x48, 0x8b, 0x08], &[(0, STACK - 64, 8, false)])
     }
 
+    /// A slot is looked at, and emptied: the same, then mov qword [rdi+offset],0
+    fn empty_slot(&mut self, addr: u64) -> &mut Race {
+        let code = [0x48, 0xc7, 0x47, offset(addr), 0, 0, 0, 0];
+        self.look_and_follow(addr).run(&code, &[(0, addr, 8, true)])
+    }
+
     /// mov rax,[rdi+offset]; call *rax
     fn call_pointer(&mut self, addr: u64) -> &mut Race {
         self.run(&[0x48, 0x8b, 0x47, offset(addr), 0xff, 0xd0], &[(0, addr, 8, false)])
@@ -132,6 +138,28 @@ fn verdicts_say_what_follows_from_the_value() {
         Race::verdict(Race::write, Race::write),
         "undecided: nothing is known of what follows from the value"
     );
+}
+
+#[test]
+fn a_slot_that_the_devices_handler_empties_is_not_two_writers() {
+    let two = "harmful: two sides write a value that leads to memory";
+    for (who, level, expected) in [(Who::Hardirq, "(hardirq)", false), (Who::Task(3), "(process)", true)] {
+        let mut race = Race::new("drcheck");
+        race.at = G;
+        race.enter(Who::Task(9), 0).test_pointer(WORD).enter(Who::Task(8), 0).test_pointer(WORD);
+        race.enter(who, 1).empty_slot(WORD).guest.back(0);
+        // Another function fills it.
+        race.at = F;
+        race.enter(Who::Softirq, 0).point(WORD).guest.back(0);
+        let found = race.guest.finish().findings;
+        let verdicts: Vec<_> = found
+            .into_iter()
+            .filter(|found| found.message.contains(level))
+            .map(|found| found.triage)
+            .collect();
+        assert!(!verdicts.is_empty());
+        assert_eq!(verdicts.iter().any(|verdict| verdict.as_deref() == Some(two)), expected, "{verdicts:?}");
+    }
 }
 
 /// Models of races in stock drivers, each with what the judgment by hand says: a fault follows, or none does.
