@@ -23,6 +23,7 @@ pub fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
         let traces: BTreeSet<PathBuf> =
             found.iter().filter(|path| path.extension().is_some_and(|ext| ext == "trace")).cloned().collect();
         found.retain(|path| traces.contains(path) || !traces.contains(&path.with_extension("trace")));
+        found.retain(|path| !is_empty_cell(path));
         found.sort();
         if found.is_empty() {
             return Err(format!("{} has no runs: no .trace and no .json", path.display()));
@@ -30,6 +31,15 @@ pub fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
         files.extend(found);
     }
     Ok(files)
+}
+
+/// Whether a file is a cell of a survey whose run was not made, or has no report.
+fn is_empty_cell(path: &Path) -> bool {
+    let value = || -> Option<Value> { serde_json::from_str(&fs::read_to_string(path).ok()?).ok() };
+    path.extension().is_some_and(|ext| ext == "json")
+        && value().is_some_and(|cell| {
+            cell["driver"].is_string() && cell["kernel"].is_string() && cell["report"].is_null()
+        })
 }
 
 /// The report of a run; a trace is analyzed with these checkers.
@@ -72,6 +82,9 @@ mod tests {
         let file = folder.path().join("x.json");
         fs::write(&file, "{").unwrap();
         assert!(read(&file, "all").unwrap_err().contains("is no report in JSON"));
+        fs::write(folder.path().join("y.json"), r#"{"driver": "d", "kernel": "6.1", "report": null}"#)
+            .unwrap();
+        assert_eq!(files(&[folder.path().to_owned()]).unwrap(), [file.clone()]);
         fs::write(&file, "{\"report\": {\"driver\": \"d\"}}").unwrap();
         assert_eq!(read(&file, "all").unwrap()["driver"], "d");
     }
