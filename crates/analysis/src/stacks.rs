@@ -153,10 +153,10 @@ impl Stacks {
         id
     }
 
-    /// The addresses of an outer stack, innermost first.
-    pub fn outer_addresses(&self, id: OuterId) -> impl Iterator<Item = u64> + '_ {
+    /// The frames of an outer stack, innermost first.
+    pub fn outer_frames(&self, id: OuterId) -> impl Iterator<Item = StackFrame> + '_ {
         let words = (id.0 as usize).checked_sub(1).and_then(|i| self.outer.get(i));
-        words.into_iter().flat_map(|words| words.iter()).map(|&word| StackFrame::decode(word).address)
+        words.into_iter().flat_map(|words| words.iter()).map(|&word| StackFrame::decode(word))
     }
 
     /// The whole stack, innermost first. All places of the near part are in it, in their order.
@@ -166,9 +166,7 @@ impl Stacks {
         // The near part has the address behind an interrupted instruction.
         let key = |place: &Place| place.address.wrapping_add(u64::from(!place.is_return));
         let near = &trace.near;
-        let outer = (trace.outer.0 as usize).checked_sub(1).and_then(|i| self.outer.get(i));
-        let outer = outer.map_or(&[][..], |words| words);
-        let outer = outer.iter().map(|&word| StackFrame::decode(word)).map(|frame| Place {
+        let outer = self.outer_frames(trace.outer).map(|frame| Place {
             address: frame.address,
             is_return: !frame.interrupted,
             outer: true,

@@ -319,11 +319,24 @@ impl Charts {
                 strand.release(place(&mut instance.forks, callback), Relation::Hard);
             }
         }
-        if let (Some(rules), Some(class)) = (self.list.get(chart), self.classes.get_mut(chart)) {
-            let nameless = |callback: &usize| {
-                rules.callbacks.get(*callback).is_some_and(|rule| rule.keys.iter().all(Option::is_none))
-            };
-            for callback in items(set).filter(nameless) {
+        let list = Arc::clone(&self.list);
+        let nameless = |callback: &usize| {
+            let rule = list.get(chart).and_then(|rules| rules.callbacks.get(*callback));
+            rule.is_some_and(|rule| rule.keys.iter().all(Option::is_none))
+        };
+        self.fork_for_all(strands, by, chart, items(set).filter(nameless));
+    }
+
+    /// Releases what `by` has done to runs of callbacks of all objects, also of those that are not known yet.
+    fn fork_for_all(
+        &mut self,
+        strands: &mut Strands,
+        by: StrandId,
+        chart: usize,
+        callbacks: impl Iterator<Item = usize>,
+    ) {
+        if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get_mut(chart)) {
+            for callback in callbacks {
                 strand.release(place(&mut class.forks, callback), Relation::Hard);
             }
         }
@@ -394,13 +407,8 @@ impl Charts {
             first.keys.iter().map(|key| key.as_ref().map(|k| part(k, args))).collect();
         let from = rules.iter().filter_map(|&r| calls.get(r)).fold(0, |set, call| set | call.from);
         if parts.deferral && keys.iter().all(Option::is_none) {
-            // The objects may not be known yet.
             let wakes = rules.iter().filter_map(|&r| calls.get(r)).fold(0, |set, call| set | call.wakes);
-            if let (Some(strand), Some(class)) = (strands.get_mut(by), self.classes.get_mut(chart)) {
-                for callback in items(wakes) {
-                    strand.release(place(&mut class.forks, callback), Relation::Hard);
-                }
-            }
+            self.fork_for_all(strands, by, chart, items(wakes));
         }
         for id in self.about(chart, &keys, from, create) {
             let Some(instance) = self.instance(chart, id) else { continue };

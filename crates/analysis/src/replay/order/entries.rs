@@ -157,8 +157,8 @@ impl Replay {
     fn suspends(&mut self, outer: OuterId) -> bool {
         let state = &self.state;
         *self.order.suspending.entry(outer).or_insert_with(|| {
-            let mut above = state.stacks.outer_addresses(outer);
-            above.any(|address| Role::Suspends.has(&state.kernel_function(address)))
+            let mut above = state.stacks.outer_frames(outer);
+            above.any(|frame| Role::Suspends.has(&state.kernel_function(frame.address)))
         })
     }
 

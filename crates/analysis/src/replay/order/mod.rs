@@ -39,6 +39,7 @@ impl Ordering {
     /// Forgets what depends on addresses.
     pub fn moved(&mut self) {
         self.functions.moved();
+        self.suspending.clear();
     }
 }
 
