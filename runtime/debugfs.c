@@ -14,6 +14,7 @@
 #include "domain/entry.h"
 #include "domain/inject.h"
 #include "domain/module.h"
+#include "domain/stack.h"
 #include "recovery/device.h"
 #include "report/report.h"
 #include "rights/table.h"
@@ -67,6 +68,7 @@ static int stats_show(struct seq_file *seq, void *unused)
 	seq_printf(seq, "slow call checks: %lu\n", SUM(icall));
 	seq_printf(seq, "allowed by a part of a slot: %lu\n", SUM(part));
 	seq_printf(seq, "allowed on the stack: %lu\n", SUM(stack));
+	seq_printf(seq, "walks of the stack: %lu\n", guardrail_walks());
 	seq_printf(seq, "denied: %lu\n", SUM(denied));
 	seq_printf(seq, "tasks in modules: %lu\n", guardrail_inside());
 	seq_printf(seq, "times the reserve was empty: %lu\n", guardrail_dry());

@@ -11,6 +11,7 @@
 #include "domain/entry.h"
 #include "domain/frames.h"
 #include "domain/ops.h"
+#include "domain/stack.h"
 #include "recovery/class.h"
 #include "recovery/device.h"
 #include "recovery/recover.h"
@@ -64,19 +65,11 @@ static int __init check_processor(void)
 	return -ENODEV;
 }
 
-static int __init guardrail_init(void)
+/* What holds rights, below all entries. */
+static int __init rights_init(void)
 {
-	int err;
+	int err = guardrail_region_init() ?: guardrail_table_init();
 
-	guardrail_domain_register(&domain_ops);
-	guardrail_classes_register();
-	err = check_processor() ?: guardrail_symbols_find();
-	if (err)
-		return err;
-	err = guardrail_region_init();
-	if (err)
-		return err;
-	err = guardrail_table_init();
 	if (err)
 		return err;
 	guardrail_masks_init();
@@ -86,9 +79,36 @@ static int __init guardrail_init(void)
 	err = guardrail_object_init();
 	if (err)
 		goto conflict;
+	return 0;
+conflict:
+	guardrail_conflict_exit();
+table:
+	guardrail_table_exit();
+	return err;
+}
+
+static void rights_exit(void)
+{
+	guardrail_object_exit();
+	guardrail_conflict_exit();
+	guardrail_table_exit();
+}
+
+static int __init guardrail_init(void)
+{
+	int err;
+
+	guardrail_domain_register(&domain_ops);
+	guardrail_classes_register();
+	err = check_processor() ?: guardrail_symbols_find() ?: rights_init();
+	if (err)
+		return err;
+	err = guardrail_stack_init();
+	if (err)
+		goto rights;
 	err = guardrail_entry_init();
 	if (err)
-		goto object;
+		goto stack;
 	err = guardrail_frames_init();
 	if (err)
 		goto entry;
@@ -116,12 +136,10 @@ frames:
 	guardrail_frames_exit();
 entry:
 	guardrail_entry_exit();
-object:
-	guardrail_object_exit();
-conflict:
-	guardrail_conflict_exit();
-table:
-	guardrail_table_exit();
+stack:
+	guardrail_stack_exit();
+rights:
+	rights_exit();
 	return err;
 }
 
@@ -135,9 +153,8 @@ static void __exit guardrail_exit(void)
 	guardrail_recover_exit();
 	guardrail_frames_exit();
 	guardrail_entry_exit();
-	guardrail_object_exit();
-	guardrail_conflict_exit();
-	guardrail_table_exit();
+	guardrail_stack_exit();
+	rights_exit();
 	guardrail_received_exit();
 	guardrail_choose_exit();
 	guardrail_log_exit();

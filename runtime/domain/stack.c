@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The writable part of the current stack; domain/stack.h describes it. */
+#include <linux/hash.h>
+#include <linux/percpu.h>
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
 #include <linux/stacktrace.h>
@@ -65,29 +67,44 @@ static bool is_spill(u32 words, unsigned long addr, unsigned long n, unsigned lo
 }
 
 /* Frames of a walk that can be remembered. */
-#define STEPS 10
-#define WALKS 8
+#define STEPS 8
+/* Walks that a CPU remembers, in sets: a loop that fills variables of its callers makes some tens. */
+#define SET_BITS 6
+#define WAYS 4
+#define WALKS (WAYS << SET_BITS)
 
 /**
  * struct walk - A walk from one place of the stack to another, which found no word of interest.
- * @sp: Where it began.
- * @addr: What it looked for.
+ * @to: What it looked for, as all places here by the distance from where the walk began.
  * @n: Bytes there.
  * @loads: How many modules had entered.
- * @store_sp: Where a store of guarded code began that made it; 0 for none.
  * @steps: Number of frames.
- * @from: The first of them that is above @store_sp.
  * @slot: Where these return.
  * @ip: To which addresses.
  *
- * Where each frame lies relative to the one before it, the addresses say all: the same walk would go the same way.
+ * Where each frame lies relative to the one before it, the addresses say all: the same walk would go the same way, on
+ * any stack. The kernel begins each system call at a random place of its stack.
  */
 struct walk {
-	unsigned long sp, addr, n, store_sp;
-	unsigned int loads, steps, from;
-	unsigned long slot[STEPS], ip[STEPS];
+	unsigned int to, n, loads, steps;
+	unsigned int slot[STEPS];
+	unsigned long ip[STEPS];
 };
-static DEFINE_PER_CPU(struct walk[WALKS], walks);
+
+/* More than static variables of modules have room for. */
+static struct walk __percpu *walks;
+static DEFINE_PER_CPU(unsigned int, turn);
+static DEFINE_PER_CPU(unsigned long, made);
+
+unsigned long guardrail_walks(void)
+{
+	unsigned long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu(made, cpu);
+	return sum;
+}
 
 /* Another module may have other code at the same addresses. */
 static unsigned int loads;
@@ -97,67 +114,72 @@ void guardrail_stack_forget(void)
 	WRITE_ONCE(loads, loads + 1);
 }
 
-static struct walk *walk_of(unsigned long addr)
+static struct walk *set_of(unsigned int to)
 {
-	return &(*this_cpu_ptr(&walks))[addr / sizeof(long) % WALKS];
+	return this_cpu_ptr(walks) + WAYS * hash_32(to, SET_BITS);
 }
 
-static void is_of_store(struct walk *walk, unsigned long store_sp)
+/* True where each frame returns to where it did then. The slots are above the begin, and below what was looked for. */
+static __always_inline bool is_same(const struct walk *walk, unsigned long begin)
 {
-	walk->store_sp = store_sp;
-	for (walk->from = 0; walk->from < walk->steps && walk->slot[walk->from] < store_sp; walk->from++)
-		;
-}
-
-/* True where the same walk was made before, or the same store, which begins at @store_sp if that is not 0. */
-static __always_inline bool is_known(unsigned long sp, unsigned long addr, unsigned long n, unsigned long store_sp)
-{
-	unsigned long flags;
-	struct walk *walk;
 	unsigned int i;
-	bool same;
 
+	for (i = 0; i < walk->steps; i++)
+		if (READ_ONCE_NOCHECK(*(unsigned long *)(begin + walk->slot[i])) != walk->ip[i])
+			return false;
+	return walk->steps;
+}
+
+/* True where the same walk was made before. */
+static __always_inline bool is_known(unsigned long begin, unsigned long addr, unsigned long n)
+{
+	const struct walk *walk, *end;
+	unsigned long flags;
+	bool same = false;
+
+	if (addr - begin >= THREAD_SIZE)
+		return false;
 	local_irq_save(flags);
-	walk = walk_of(addr);
-	same = (sp ? walk->sp == sp : walk->store_sp == store_sp) && walk->addr == addr && walk->n == n && walk->loads == READ_ONCE(loads) &&
-	       walk->steps;
-	/* The slots are above the stack pointer, and below the address. A store may ask in another way than then. */
-	for (i = sp ? 0 : walk->from; same && i < walk->steps; i++)
-		same = READ_ONCE_NOCHECK(*(unsigned long *)walk->slot[i]) == walk->ip[i];
-	if (same && sp)
-		is_of_store(walk, store_sp);
+	walk = set_of(addr - begin);
+	for (end = walk + WAYS; !same && walk < end; walk++)
+		same = walk->to == addr - begin && walk->n == n && walk->loads == READ_ONCE(loads) && is_same(walk, begin);
 	local_irq_restore(flags);
 	return same;
 }
 
 bool guardrail_stored_before(unsigned long addr, unsigned long n, unsigned long store_sp)
 {
-	return is_known(0, addr, n, store_sp);
+	return is_known(store_sp, addr, n);
 }
 
-static void remember(struct walk *walk)
+static void remember(const struct walk *walk)
 {
 	unsigned long flags;
 
 	if (!walk->steps || walk->steps > STEPS)
 		return;
-	is_of_store(walk, walk->store_sp);
 	local_irq_save(flags);
-	*walk_of(walk->addr) = *walk;
+	set_of(walk->to)[this_cpu_inc_return(turn) % WAYS] = *walk;
 	local_irq_restore(flags);
 }
 
+static bool is_on(const struct stack_info *info, unsigned long addr)
+{
+	return addr >= (unsigned long)info->begin && addr < (unsigned long)info->end;
+}
+
 /* Adds the frame that a walk is at. Of one that lies where a register says, the addresses do not say all. */
-static void note_step(struct walk *walk, const struct unwind_state *state)
+static void note_step(struct walk *walk, unsigned long begin, const struct unwind_state *state)
 {
 	struct unwind_state other = *state, same = *state;
 	unsigned long slot = state->sp - sizeof(long);
 
 	/* The frames of the walk itself are gone when the next one begins. */
-	if (slot < walk->sp)
+	if (slot < begin)
 		return;
-	/* A tracer may have its own address there. */
-	if (walk->steps >= STEPS || state->regs || state->signal || READ_ONCE_NOCHECK(*(unsigned long *)slot) != state->ip) {
+	/* Another stack may lie elsewhere the next time. A tracer may have its own address in the slot. */
+	if (walk->steps >= STEPS || state->regs || state->signal || !is_on(&state->stack_info, begin) ||
+	    READ_ONCE_NOCHECK(*(unsigned long *)slot) != state->ip) {
 		walk->steps = STEPS + 1;
 		return;
 	}
@@ -168,7 +190,7 @@ static void note_step(struct walk *walk, const struct unwind_state *state)
 		walk->steps = STEPS + 1;
 		return;
 	}
-	walk->slot[walk->steps] = slot;
+	walk->slot[walk->steps] = slot - begin;
 	walk->ip[walk->steps++] = state->ip;
 }
 
@@ -221,7 +243,7 @@ void guardrail_walk_begins(struct unwind_state *state, struct pt_regs *regs)
  * Walks the stack as the kernel's own traces do, up to the frame that holds the range. Most stores go to the innermost
  * frames, so that a few steps suffice. A walk that ends before, or that had to guess, decides nothing.
  */
-static noinline bool walk_to(unsigned long addr, unsigned long n, struct walk *walk)
+static noinline bool walk_to(unsigned long addr, unsigned long n, unsigned long from, struct walk *walk)
 {
 	struct unwind_state state;
 
@@ -238,7 +260,7 @@ static noinline bool walk_to(unsigned long addr, unsigned long n, struct walk *w
 			return true;
 		if (addr + n <= begin)
 			return false;
-		note_step(walk, &state);
+		note_step(walk, from, &state);
 		/* An address of return may be that of the next function. */
 		ip = unwind_get_return_address(&state) - !state.signal;
 		unwind_next_frame(&state);
@@ -250,11 +272,12 @@ static noinline bool walk_to(unsigned long addr, unsigned long n, struct walk *w
 	return true;
 }
 
-static noinline bool look(unsigned long sp, unsigned long addr, unsigned long n, unsigned long store_sp)
+static noinline bool look(unsigned long begin, unsigned long addr, unsigned long n)
 {
-	struct walk walk = { .sp = sp, .addr = addr, .n = n, .store_sp = store_sp, .loads = READ_ONCE(loads) };
+	struct walk walk = { .to = addr - begin, .n = n, .loads = READ_ONCE(loads) };
 
-	if (walk_to(addr, n, &walk))
+	this_cpu_inc(made);
+	if (walk_to(addr, n, begin, &walk))
 		return true;
 	remember(&walk);
 	return false;
@@ -264,7 +287,9 @@ bool guardrail_returns_by(unsigned long addr, unsigned long n, unsigned long sto
 {
 	unsigned long sp = current_stack_pointer;
 
-	return !is_known(sp, addr, n, store_sp) && look(sp, addr, n, store_sp);
+	if (store_sp)
+		return look(store_sp, addr, n);
+	return !is_known(sp, addr, n) && look(sp, addr, n);
 }
 
 /* Where the room on this CPU's stack of interrupts begins, and its size. */
@@ -293,4 +318,15 @@ bool guardrail_stack_ends(void)
 	if (likely(sp - this_cpu_read(roomy) < ROOMY))
 		return false;
 	return ends(sp);
+}
+
+int __init guardrail_stack_init(void)
+{
+	walks = __alloc_percpu(WALKS * sizeof(*walks), __alignof__(*walks));
+	return walks ? 0 : -ENOMEM;
+}
+
+void guardrail_stack_exit(void)
+{
+	free_percpu(walks);
 }

@@ -29,7 +29,8 @@ void guardrail_stack_forget(void);
  * guardrail_returns_by() - Test for words of the current stack by which functions return.
  * @addr: First byte of a range on the current stack.
  * @n: Number of bytes.
- * @store_sp: The stack pointer of the caller, if it allows stores for which this is false; else 0.
+ * @store_sp: The stack pointer of the caller, if it allows stores for which this is false, and guardrail_stored_before() is
+ *   false; else 0.
  *
  * These are return addresses, registers that functions of guarded modules have saved, the frames of thunks, and the registers
  * of an interrupted function.
@@ -38,6 +39,14 @@ void guardrail_stack_forget(void);
  * Return: True where the range has such a word, or where that is not known.
  */
 bool guardrail_returns_by(unsigned long addr, unsigned long n, unsigned long store_sp);
+
+/**
+ * guardrail_walks() - How often guardrail_returns_by() walked the stack.
+ *
+ * Context: Any.
+ * Return: The sum over all CPUs.
+ */
+unsigned long guardrail_walks(void);
 
 /**
  * guardrail_trace() - Save the return addresses of the current stack.
@@ -83,5 +92,20 @@ bool guardrail_stored_before(unsigned long addr, unsigned long n, unsigned long 
  * Return: True where less than that is left.
  */
 bool guardrail_stack_ends(void);
+
+/**
+ * guardrail_stack_init() - Allocate what walks are remembered in.
+ *
+ * Context: Process context.
+ * Return: 0 or -ENOMEM.
+ */
+int guardrail_stack_init(void);
+
+/**
+ * guardrail_stack_exit() - Free it.
+ *
+ * Context: Process context; no guarded module is loaded.
+ */
+void guardrail_stack_exit(void);
 
 #endif /* GUARDRAIL_DOMAIN_STACK_H */

@@ -139,6 +139,58 @@ static noinline void return_addresses(void)
 	test_result("stores to return addresses", true);
 }
 
+/* Where a store goes, by the distance from here. */
+#define DISTANCES 32
+
+/* The stack pointer makes no frame of a kind that is not remembered, as the frame's address would. */
+static noinline bool may_write_above(unsigned long distance)
+{
+	bool may = test_store(current_stack_pointer + distance, 8, ONE);
+
+	barrier();
+	return may;
+}
+
+static noinline u32 may_write_large(unsigned long depth)
+{
+	unsigned long here[16] = { 0 }, distance;
+	u32 may = 0;
+
+	OPTIMIZER_HIDE_VAR(here[depth % 16]);
+	if (depth)
+		may = may_write_large(depth - 1);
+	else
+		for (distance = 0; distance < DISTANCES; distance++)
+			may |= (u32)may_write_above(distance * sizeof(long)) << distance;
+	barrier();
+	return may;
+}
+
+static noinline u32 may_write_small(void)
+{
+	unsigned long distance;
+	u32 may = 0;
+
+	for (distance = 0; distance < DISTANCES; distance++)
+		may |= (u32)may_write_above(distance * sizeof(long)) << distance;
+	barrier();
+	return may;
+}
+
+/* What was allowed to one caller says nothing of the same place in the frames of another. */
+static noinline void remembered_walks(void)
+{
+	u32 small = may_write_small(), large = may_write_large(0);
+
+	/* A place that is a variable of one, and where the other returns by. */
+	EXPECT(large & ~small);
+	EXPECT(may_write_large(0) == large && may_write_small() == small);
+	/* The same frames elsewhere on the stack, above those of other callers. */
+	EXPECT(may_write_large(1) == may_write_large(2) && may_write_large(3) == may_write_large(2));
+	EXPECT(may_write_large(0) == large && may_write_small() == small);
+	test_result("walks of the stack that are remembered", true);
+}
+
 /* Bytes that hold all of the function below. */
 #define SHORT 128
 
@@ -262,6 +314,7 @@ void test_checks(void)
 	ranges();
 	stacks();
 	return_addresses();
+	remembered_walks();
 	saved_registers();
 	calls();
 	report();

@@ -113,8 +113,10 @@ pub fn unwatched(prepared: &Prepared, mut options: Options, seconds: u64) -> Res
     let skipped: Vec<_> = skipped.collect();
     // The file helps to look into a guest that misbehaves.
     if let Ok(file) = std::env::var("GUARDRAIL_TEST_CONSOLE") {
-        let skipped: String = skipped.iter().map(|step| format!("skipped: {step}\n")).collect();
-        std::fs::write(file, format!("{console}{skipped}"))?;
+        let steps = finished.progress.iter();
+        let steps: String =
+            steps.map(|(time, step)| format!("{:.1} s: {step}\n", time.as_secs_f64())).collect();
+        std::fs::write(file, format!("{console}{steps}"))?;
     }
     Ok(Ran { outcome: finished.outcome, console, skipped })
 }
