@@ -87,6 +87,8 @@ struct Bug {
     /// True where it drives QEMU's `edu` device.
     edu: bool,
     oopses: bool,
+    /// True where the guest's kernel warns of it.
+    warns: bool,
     /// The functions that the compiler has inlined at the bug, innermost first.
     inlined: Vec<Value>,
 }
@@ -114,6 +116,7 @@ impl Bug {
             by_kernel: planted.expect["checker"] == "kernel",
             dies: planted.expect["aftermath"] == "oops",
             oopses: planted.word("aftermath").is_some_and(|after| after.ends_with("oops")),
+            warns: planted.expect["aftermath"] == "warning",
             inlined: planted.expect["inlined"].as_array().cloned().unwrap_or_default(),
         }
     }
@@ -196,11 +199,13 @@ struct Shared {
 impl Shared {
     /// Runs the guest, with all twins and those bugs that it survives.
     fn of(kernel: &str, bugs: &[(&Bug, bool)]) -> Shared {
-        let folders = bugs.iter().flat_map(|(bug, survived)| {
-            let twin = format!("zoo/{}_ok", bug.folder);
-            if *survived { vec![format!("zoo/{}", bug.folder), twin] } else { vec![twin] }
-        });
-        let drivers: Vec<String> = folders.collect();
+        let twins = bugs.iter().map(|(bug, _)| format!("zoo/{}_ok", bug.folder));
+        // What the kernel warns of may have left harm, such as a bad page, for what runs next.
+        let mut survived: Vec<&Bug> =
+            bugs.iter().filter(|(_, survived)| *survived).map(|(bug, _)| *bug).collect();
+        survived.sort_by_key(|bug| bug.warns);
+        let drivers: Vec<String> =
+            twins.chain(survived.iter().map(|bug| format!("zoo/{}", bug.folder))).collect();
         let names: Vec<&str> = drivers.iter().map(String::as_str).collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let trace = folder.path().join("zoo.trace").display().to_string();

@@ -7,7 +7,7 @@
  */
 #include "zoo.h"
 
-/* Beyond the slab caches: the second free of whole pages hurts nobody. */
+/* Beyond the slab caches: the second free of whole pages leaves a page that the kernel may find bad later. */
 #define SIZE 20000
 
 static u8 *buffer;
