@@ -110,6 +110,9 @@ pub struct Callback {
     pub hand: Option<Hand>,
     /// Whether user processes are frozen while it runs.
     pub frozen: bool,
+    /// Whether the layer above waits for its runs before the system sleeps, and lets none begin until the device is
+    /// resumed.
+    pub drained: bool,
     /// Whether it brings up a device or its driver. What it does before it writes to the device comes before interrupts
     /// that follow. What it does before it calls a module that is not watched comes before what that module calls back.
     pub starts: bool,

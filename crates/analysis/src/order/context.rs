@@ -50,8 +50,8 @@ pub struct Entry {
     pub result: Option<u64>,
     /// The object by which it takes turns with other callbacks.
     pub(crate) turns: Option<Name>,
-    /// The kernel suspends a device above it, as the system goes to sleep.
-    pub(crate) suspends: bool,
+    /// The kernel suspends a device above it, as the system goes to sleep, or waits for it before it does.
+    pub(crate) precedes_resume: bool,
     /// The caller is in a module that is not watched.
     pub(crate) library: bool,
     /// What it does with the memory of an object of a chart: chart, kind, and address of the object.

@@ -7,7 +7,8 @@
 //!
 //! The process that puts the system to sleep runs callbacks itself, beside workers that run those of other
 //! devices. What it does then comes neither before nor after theirs. But all devices are suspended before the
-//! first is resumed, so what runs below the suspend of any device comes before all that resumes one.
+//! first is resumed, so what runs below the suspend of any device comes before all that resumes one. So
+//! do requests that a layer waits for before its devices are suspended, from whatever thread.
 
 use super::clocks::Relation;
 use super::{Order, StrandId};
@@ -51,7 +52,7 @@ impl Order {
         }
     }
 
-    /// A run ends below which the kernel suspends a device.
+    /// A run ends below which the kernel suspends a device, or which the kernel waits for before it does.
     pub(crate) fn suspend_ends(&mut self, by: StrandId) {
         if self.parts.states
             && let Some(strand) = self.strands.get_mut(by)

@@ -53,6 +53,11 @@ impl Order {
         self.parts.states && self.charts.callback((chart, callback)).is_some_and(|callback| callback.frozen)
     }
 
+    /// Whether the layer above waits for the runs of a callback before the system sleeps.
+    pub(crate) fn is_drained(&self, (chart, callback, _): (usize, usize, u32)) -> bool {
+        self.charts.callback((chart, callback)).is_some_and(|callback| callback.drained)
+    }
+
     /// A call that charts have rules for begins.
     pub(crate) fn called(
         &mut self,

@@ -8,8 +8,7 @@ use thiserror::Error;
 const MAX_ITEMS: usize = 64;
 const MAX_KEYS: usize = 2;
 /// What may follow a callback's states.
-const CALLBACK_WORDS: &str =
-    "in, serial, frozen, enters, leaves, wakes, turns, starts, stops, lends, gives, takes, completes";
+const CALLBACK_WORDS: &str = "in, serial, frozen, drained, enters, leaves, wakes, turns, starts, stops, lends, gives, takes, completes";
 
 /// A line of a chart that makes no sense.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -374,6 +373,7 @@ impl Reader {
                 }
                 "completes" => callback.hand = Some(Hand::Completes),
                 "frozen" => callback.frozen = true,
+                "drained" => callback.drained = true,
                 "starts" => callback.starts = true,
                 "stops" => callback.stops = true,
                 "wakes" => callback.wakes = self.callbacks(next()?)?,

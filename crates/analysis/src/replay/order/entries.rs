@@ -153,9 +153,12 @@ impl Replay {
         }
     }
 
-    /// Whether the kernel suspends a device in this stack.
-    fn suspends(&mut self, outer: OuterId) -> bool {
+    /// Whether the kernel suspends a device in this stack, or waits for this callback before it does.
+    fn precedes_resume(&mut self, outer: OuterId, callback: Option<(usize, usize, u32)>) -> bool {
         let state = &self.state;
+        if callback.is_some_and(|callback| state.order.is_drained(callback)) {
+            return true;
+        }
         *self.order.suspending.entry(outer).or_insert_with(|| {
             let mut above = state.stacks.outer_frames(outer);
             above.any(|frame| Role::Suspends.has(&state.kernel_function(frame.address)))
@@ -199,7 +202,7 @@ impl Replay {
             result: None,
             rsp: entering.rsp,
             turns: self.turns(callback, &args, entering.task),
-            suspends: self.suspends(entering.outer),
+            precedes_resume: self.precedes_resume(entering.outer, callback),
             library: caller.library,
             hand: self.state.order.hand_of(&caller.candidates, &args),
         };
@@ -397,7 +400,7 @@ impl Replay {
         if entry.callback.is_some_and(|callback| self.state.order.is_frozen(callback)) {
             self.state.order.freeze_ends(entry.strand);
         }
-        if entry.suspends {
+        if entry.precedes_resume {
             self.state.order.suspend_ends(entry.strand);
         }
         self.release_module(&entry);

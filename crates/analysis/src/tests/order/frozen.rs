@@ -59,6 +59,22 @@ fn what_runs_below_the_suspend_of_any_device_comes_before_what_resumes_one() {
 }
 
 #[test]
+fn what_a_layer_waits_for_before_devices_are_suspended_comes_before_what_resumes_one() {
+    for states in [true, false] {
+        let mut g = Guest::with(Parts { states, ..Parts::default() });
+        g.by(&task(1)).run("init_caller", &[D + 64], 1);
+        g.by(&task(2)).run("queue_caller", &[D + 64], 2);
+        g.by(&task(3)).enter("init_caller", &[D + 64]).write(3);
+        g.by(&task(4)).run("suspend_caller", &[D], 4);
+        g.by(&task(5)).run("resume_caller", &[D], 5);
+        // Runs that have not ended are not waited for.
+        g.by(&task(3)).ret(0);
+        let after = g.written(5).after;
+        assert!(after.contains(&1) == states && !after.contains(&2) && !after.contains(&3), "{after:?}");
+    }
+}
+
+#[test]
 fn logs_that_do_not_name_user_threads_have_their_names() {
     let mut g = Guest::new();
     for (n, name) in ["kworker", "kswapd0", "irq/9", "sh"].into_iter().enumerate() {

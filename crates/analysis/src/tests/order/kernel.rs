@@ -162,7 +162,7 @@ chart request
   key request
   state new
   callback queue(request) from queue_caller: in any takes
-  callback init(request) from init_caller: in any gives
+  callback init(request) from init_caller: in any drained gives
   callback poll(request) from poll_caller: in any completes
   call request_start(request): any lends
   call request_end(request): any gives
