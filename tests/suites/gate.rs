@@ -31,7 +31,7 @@ const COUNTED: [(&str, &[&str]); 4] = [
 /// `--ignored`.
 const BEHIND: [&str; 9] =
     ["e1000", "igb", "sym53c8xx", "nvme", "snd_ens1370", "e1000e", "pcnet32", "8139cp", "ahci"];
-const SAMPLED: usize = 5;
+const SAMPLED: usize = 3;
 /// Drivers that no other test runs to the end of such a workload with the gate in the driver VM.
 const ONLY_HERE: [&str; 4] = ["e1000e", "igb", "ahci", "snd_ens1370"];
 

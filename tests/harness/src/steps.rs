@@ -107,7 +107,7 @@ pub fn all() -> Vec<Step> {
             "benchmarks of the whole kernel run",
             LIGHT,
             30,
-            "bench/run kernel --try --ways null --workload micro,files",
+            "bench/run kernel --try --ways null --workload micro",
         )
         .after(&[RELEASE]),
         Step::new(
