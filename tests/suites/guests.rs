@@ -38,8 +38,7 @@ fn main() {
         let bugs = Bug::all();
         // With `--skip zoo`, the zoo's guests need not boot.
         if !arguments.skip.iter().any(|skip| skip == "zoo") {
-            let whole = arguments.include_ignored || arguments.ignored;
-            zoo_trials(&bugs, whole, &mut trials);
+            zoo_trials(&bugs, arguments.include_ignored || arguments.ignored, &mut trials);
         }
         for (number, kernel) in KERNELS.into_iter().enumerate() {
             for (of, driver) in DRIVERS.into_iter().enumerate() {
@@ -50,8 +49,7 @@ fn main() {
             }
         }
         trials.push(Trial::test("recorded equals live", recorded_equals_live));
-        // Bounce buffers are outside the range of the edu device's 28 address lines: it receives no memory at
-        // all.
+        // Bounce buffers are outside the range of the edu device's 28 address lines: it receives no memory.
         for (option, edu) in [(&["--iommu"][..], true), (&["--append", "swiotlb=force"], false)] {
             let sampled = |bug: &&Bug| DMA_SAMPLE.contains(&bug.folder.as_str()) && (edu || !bug.edu);
             let sample: Vec<Bug> = bugs.iter().filter(sampled).cloned().collect();
