@@ -1,8 +1,56 @@
 //! The part of QEMU's machine protocol that a run needs: the handshake, the events that end a run, quit.
 
 use serde::Deserialize;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long QEMU may take to read a command.
+const READ_LIMIT: Duration = Duration::from_secs(1);
+
+/// QEMU's control socket. Once QEMU has not read a command within a second, all further ones fail at once: a QEMU
+/// that hangs must not hold up those who end it.
+pub(crate) struct Control {
+    stream: UnixStream,
+    deaf: bool,
+}
+
+impl Control {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Control> {
+        stream.set_write_timeout(Some(READ_LIMIT))?;
+        Ok(Control { stream, deaf: false })
+    }
+
+    /// Ends what reads from the socket.
+    pub(crate) fn shut(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Write for Control {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let deadline = Instant::now() + READ_LIMIT;
+        let mut written = 0;
+        while written < bytes.len() {
+            if self.deaf || Instant::now() >= deadline {
+                self.deaf = true;
+                return Err(io::Error::new(ErrorKind::TimedOut, "QEMU does not read its commands"));
+            }
+            match self.stream.write(&bytes[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.deaf = true,
+            }
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A message of QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +210,21 @@ mod tests {
         for (_, command) in ACTIONS {
             assert!(serde_json::from_str::<serde_json::Value>(command).is_ok(), "{command}");
         }
+    }
+
+    #[test]
+    fn a_qemu_that_does_not_read_holds_nobody_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut control = Control::new(ours).unwrap();
+        say("stop", &mut control).unwrap();
+        // The socket's buffer is full after some of these.
+        let said = (0..1_000_000).find_map(|_| say("stop", &mut control).err());
+        assert_eq!(said.unwrap().kind(), ErrorKind::TimedOut);
+        // Nothing is waited for any more, though there is room again.
+        drop(theirs);
+        let before = Instant::now();
+        assert!((0..1000).all(|_| say("quit", &mut control).is_err()));
+        assert!(before.elapsed() < 100 * READ_LIMIT);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::exercise::disk::Image;
 use crate::exercise::http::Server;
 use crate::guest_image::prepare::Prepared;
-use crate::qemu::qmp::{self, Message};
+use crate::qemu::qmp::{self, Control, Message};
 use crate::run::console::{Kept, Scan};
 use crate::run::cut::Ports;
 use crate::run::machine::{self, Channels};
@@ -21,7 +21,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,10 @@ use std::time::{Duration, Instant};
 const AFTER_CUT: Duration = Duration::from_secs(10);
 /// How long QEMU may take to stop its vCPUs.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// How long the threads that read from QEMU may take to end after it.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Most messages that wait for the main loop. A guest that says more must wait.
+const QUEUE: usize = 1024;
 
 /// What the threads that read from QEMU report to the main loop.
 enum Heard {
@@ -95,7 +99,7 @@ pub(crate) struct Guest {
     child: Qemu,
     start: Instant,
     heard: Receiver<Heard>,
-    qmp: UnixStream,
+    qmp: Control,
     listeners: Vec<JoinHandle<()>>,
     console: JoinHandle<Scan>,
     stderr: JoinHandle<String>,
@@ -158,7 +162,7 @@ impl Guest {
         drop((console_of_qemu, progress_of_qemu, qmp_of_qemu, ports_of_qemu));
         let mut child = Qemu { child, killed: false };
         let stderr = child.child.stderr.take().expect("stderr is piped");
-        let (sender, heard) = mpsc::channel();
+        let (sender, heard) = mpsc::sync_channel(QUEUE);
         let qmp_reader = qmp.try_clone().context("clone a socket for", Path::new("QEMU"))?;
         let listeners = vec![
             listen_lines("progress", progress, sender.clone(), |line| {
@@ -170,7 +174,7 @@ impl Guest {
             child,
             start,
             heard,
-            qmp,
+            qmp: Control::new(qmp).context("set up a socket for", Path::new("QEMU"))?,
             listeners,
             console: listen_console(console, log, sender),
             stderr: listen_stderr(stderr),
@@ -245,7 +249,7 @@ impl Guest {
                 if let Some(save) = &mut watch.save {
                     save.saved(saved);
                 }
-                let _ = qmp::say("cont", &self.qmp);
+                let _ = qmp::say("cont", &mut self.qmp);
                 last_life = Instant::now();
             }
             let count = ((watch.activity)(), server.map_or(0, Server::activity));
@@ -278,13 +282,15 @@ impl Guest {
         if devices.is_empty() {
             return;
         }
-        let _ = qmp::say("stop", &self.qmp);
+        if qmp::say("stop", &mut self.qmp).is_err() {
+            return self.child.kill();
+        }
         self.await_message(STOP_LIMIT, watch, save::stopped);
         if devices.iter().any(|&device| self.ports.cut(device).is_err()) {
             return self.child.kill();
         }
-        let _ = qmp::say("cont", &self.qmp);
-        let _ = qmp::unplug(&self.device, &self.qmp);
+        let _ = qmp::say("cont", &mut self.qmp);
+        let _ = qmp::unplug(&self.device, &mut self.qmp);
     }
 
     fn take(&mut self, heard: Heard, watch: &mut Watch<'_>) {
@@ -293,7 +299,7 @@ impl Guest {
                 let time = self.start.elapsed();
                 if let Progress::Ask(what) = &line {
                     // The main loop notices the end of QEMU anyhow.
-                    let _ = qmp::act(what, &self.qmp);
+                    let _ = qmp::act(what, &mut self.qmp);
                     return;
                 }
                 (watch.progress)(time, &line);
@@ -308,7 +314,7 @@ impl Guest {
             }
             Heard::Qmp(Message::Greeting) => {
                 // The main loop notices the end of QEMU anyhow.
-                let _ = qmp::say("qmp_capabilities", &self.qmp);
+                let _ = qmp::say("qmp_capabilities", &mut self.qmp);
             }
             Heard::Qmp(Message::Shutdown { reason }) => self.shutdown = Some(reason),
             Heard::Qmp(_) | Heard::Panic => {}
@@ -327,24 +333,29 @@ impl Guest {
 
     /// Ends QEMU if it still runs. It asks first, so that the plugin can finish, and then kills.
     pub(crate) fn end(mut self, watch: &mut Watch<'_>) -> Ended {
-        if self.child.is_running() {
-            let _ = qmp::say("quit", &self.qmp);
+        if self.child.is_running() && qmp::say("quit", &mut self.qmp).is_ok() {
             let deadline = Instant::now() + Duration::from_secs(10);
             while Instant::now() < deadline && self.child.is_running() {
-                std::thread::sleep(Duration::from_millis(20));
+                if let Ok(heard) = self.heard.recv_timeout(Duration::from_millis(20)) {
+                    self.take(heard, watch);
+                }
             }
         }
         self.child.kill();
         let wall = self.start.elapsed();
-        let _ = self.qmp.shutdown(std::net::Shutdown::Both);
-        for listener in std::mem::take(&mut self.listeners) {
-            let _ = listener.join();
-        }
-        while let Ok(heard) = self.heard.try_recv() {
+        self.qmp.shut();
+        // The threads wait for room in the queue, and end with what they read from.
+        let deadline = Instant::now() + LAST_WORDS;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while let Ok(heard) = self.heard.recv_timeout(left()) {
             self.take(heard, watch);
         }
-        let scan = self.console.join().unwrap_or_default();
-        let stderr = self.stderr.join().unwrap_or_default();
+        drop(self.heard);
+        for listener in self.listeners {
+            join_within(listener, left());
+        }
+        let scan = join_within(self.console, left()).unwrap_or_default();
+        let stderr = join_within(self.stderr, left()).unwrap_or_default();
         Ended {
             progress: self.progress,
             wall,
@@ -365,10 +376,24 @@ pub(crate) fn without_device(step: &str) -> Outcome {
     Outcome::Stopped { why: format!("the guest went on for {seconds} s without the device, in '{step}'") }
 }
 
+/// The result of a thread, unless it panics or goes on for longer.
+fn join_within<T>(thread: JoinHandle<T>, limit: Duration) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread.join().ok()
+}
+
+/// Reports the lines that mean something. What is not taken fills the queue, and then the thread waits, so that QEMU
+/// and the guest wait, too.
 fn listen_lines(
     name: &str,
     mut stream: UnixStream,
-    sender: Sender<Heard>,
+    sender: SyncSender<Heard>,
     parse: fn(&str) -> Option<Heard>,
 ) -> JoinHandle<()> {
     let run = move || {
@@ -380,7 +405,7 @@ fn listen_lines(
     std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
 }
 
-fn listen_console(mut stream: UnixStream, log: fs::File, sender: Sender<Heard>) -> JoinHandle<Scan> {
+fn listen_console(mut stream: UnixStream, log: fs::File, sender: SyncSender<Heard>) -> JoinHandle<Scan> {
     std::thread::spawn(move || {
         let (mut lines, mut scan, mut kept) = (Lines::default(), Scan::default(), Kept::new(log));
         each_piece(&mut stream, |bytes| {
@@ -420,5 +445,32 @@ fn each_piece(stream: &mut impl Read, mut each: impl FnMut(&[u8])) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Write};
+
+    #[test]
+    fn a_guest_that_says_too_much_waits() {
+        let (mut guest, ours) = UnixStream::pair().unwrap();
+        let (sender, heard) = mpsc::sync_channel(QUEUE);
+        let listener =
+            listen_lines("progress", ours, sender, |line| Progress::parse(line).map(Heard::Progress));
+        guest.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let line = b"guardrail: alive 0\n";
+        let said = (0..4_000_000).map(|_| guest.write_all(line)).find_map(Result::err);
+        assert_eq!(said.map(|error| error.kind()), Some(ErrorKind::WouldBlock));
+        // Room for more.
+        for _ in 0..QUEUE {
+            assert!(matches!(heard.recv().unwrap(), Heard::Progress(Progress::Alive(0))));
+        }
+        guest.write_all(line).unwrap();
+        // Nobody listens any more.
+        drop(guest);
+        drop(heard);
+        assert!(join_within(listener, LAST_WORDS).is_some());
     }
 }

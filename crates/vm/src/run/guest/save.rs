@@ -22,7 +22,7 @@ pub(super) fn stopped(message: &Message) -> Option<()> {
 impl Guest {
     /// Stops the guest and saves it. The caller lets the guest continue.
     pub(super) fn save(&mut self, file: &Path, watch: &mut Watch<'_>) -> Written {
-        let _ = qmp::say("stop", &self.qmp);
+        let _ = qmp::say("stop", &mut self.qmp);
         // A vCPU that waits in the tracer, where it cannot be sent back to an earlier instruction, stops only
         // after that wait.
         if self.await_message(HELD_LIMIT, watch, stopped).is_none() {
@@ -32,7 +32,7 @@ impl Guest {
             let late = || format!("QEMU did not stop its CPUs within {} s", STOP_LIMIT.as_secs());
             self.await_message(STOP_LIMIT, watch, stopped).ok_or_else(late)?;
         }
-        qmp::dump(file, &self.qmp).map_err(|error| error.to_string())?;
+        qmp::dump(file, &mut self.qmp).map_err(|error| error.to_string())?;
         let written = |message: &Message| match message {
             Message::Dumped(result) => Some(result.clone()),
             Message::Error(why) => Some(Err(why.clone())),
@@ -43,7 +43,7 @@ impl Guest {
 
     /// Writes the whole guest to a file, from which another QEMU continues. This guest does not continue.
     pub(super) fn save_whole(&mut self, file: &Path, watch: &mut Watch<'_>) -> Written {
-        qmp::save(file, &self.qmp).map_err(|error| error.to_string())?;
+        qmp::save(file, &mut self.qmp).map_err(|error| error.to_string())?;
         let written = |message: &Message| match message {
             Message::Saved(result) => Some(result.clone()),
             Message::Error(why) => Some(Err(why.clone())),
