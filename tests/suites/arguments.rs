@@ -394,6 +394,52 @@ fn what_cannot_be_guarded() {
     assert!(sentence.contains("there are no modules of kernel 6.1.0-1-amd64"), "{sentence}");
 }
 
+/// Each file that a user can name may be a device, or larger than memory.
+#[test]
+fn files_without_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out").display().to_string();
+    let source = folder.path().join("driver.c").display().to_string();
+    std::fs::write(&source, "int x;\n").unwrap();
+    let endless = "/dev/zero";
+    let rejected: &[&[&str]] = &[
+        &["analyze", endless],
+        &["view", endless],
+        &["diff", endless, endless],
+        &["check", "e1000", "--kernel", endless],
+        &["check", "e1000", "--policy", endless],
+        &["check", "e1000", "--baseline", endless],
+        &["check", "e1000", "--suppress", endless],
+        &["check", "e1000", "--against", endless],
+        &["guard", "--check", endless],
+        &["guard", "--check", &source, "--runtime", endless],
+        &["guard", "e1000", "-o", &out, "--rows", endless],
+        &["guard", "e1000", "-o", &out, "--transact", "@/dev/zero"],
+        &["learn", endless],
+        &["transact", "survey", endless],
+        &["protocol", "lint", "--chart", endless],
+        &["verify", "--no-kernel", "--chart", endless, &source],
+        &["verify", "--no-kernel", "--check", endless, &source],
+    ];
+    for args in rejected {
+        // Without the limits, a command that reads on would take the machine's memory.
+        let limits = ["--as=4000000000", "timeout", "60"];
+        let cache = tempfile::tempdir().unwrap();
+        let output = Command::new("prlimit")
+            .args(limits)
+            .arg(guardrail_tests::program())
+            .args(*args)
+            .env("GUARDRAIL_CACHE", cache.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let last = stderr.lines().last().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(last.starts_with("error: ") && !last.contains("out of memory"), "{args:?}: {stderr}");
+    }
+}
+
 #[test]
 fn what_selects_no_transactions() {
     const REMEDY: &str = "name a report of 'guardrail check --format json', or a SARIF 2.1.0 file";

@@ -15,6 +15,9 @@ use guardrail_protocol::walk::{WalkPlan, walks};
 use guardrail_protocol::{Machine, ProtocolError, draw, export, header, lint};
 use std::path::Path;
 
+/// The largest file of the user's that is read, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+
 /// Does what the command says.
 pub fn run(command: &ProtocolCommand) -> Result<Status, CliError> {
     match command {
@@ -48,8 +51,7 @@ fn machines(given: &ProtocolFiles) -> Result<Vec<Machine>, CliError> {
 fn library(given: &ProtocolFiles) -> Result<Library, CliError> {
     let read = |path: &std::path::PathBuf| {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|error| CliError::Usage(format!("{name} cannot be read: {error}")))?;
+        let bytes = files::input(path, MAX_FILE)?;
         let text = String::from_utf8(bytes)
             .map_err(|_| CliError::Usage(format!("{name} is no text; expected a file of charts")))?;
         Ok((name, text))

@@ -18,6 +18,9 @@ use guardrail_vm::{Cache, kernels};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// The largest file of the user's that is read, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+
 /// Verifies, and prints a verdict for each program.
 pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
     let mut release = "no kernel".to_owned();
@@ -98,8 +101,8 @@ fn texts(all: &[Verified], text: impl Fn(&Verified) -> Option<&str>) -> String {
 fn certificates(args: &VerifyArgs) -> Result<Option<Vec<Certificate>>, CliError> {
     let Some(path) = &args.check else { return Ok(None) };
     let wrong = |what: String| CliError::Usage(format!("{} is no certificate: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_str(&text).map(Some).map_err(|error| wrong(error.to_string()))
+    let text = files::input(path, MAX_FILE)?;
+    serde_json::from_slice(&text).map(Some).map_err(|error| wrong(error.to_string()))
 }
 
 /// Guardrail's own protocols and those of the user's file, numbered as `protocol header` numbers them. Plain C knows no
@@ -110,8 +113,8 @@ fn machines(args: &VerifyArgs) -> Result<Vec<Machine>, CliError> {
         return stock::machines().map_err(|error| CliError::Run(error.to_string()));
     };
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::Usage(format!("cannot read {name}: {error}")))?;
+    let text = String::from_utf8(files::input(path, MAX_FILE)?)
+        .map_err(|_| CliError::Usage(format!("{name} is no text; expected a file of charts")))?;
     if args.no_kernel {
         return parse::machines(&name, &text).map_err(|error| usage(&error));
     }

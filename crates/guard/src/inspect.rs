@@ -1,13 +1,12 @@
 //! Checks whether a guarded module is intact, and fits its runtime.
 
-use crate::RUNTIME;
+use crate::{MAX_FILE, RUNTIME};
 use guardrail_binfmt::module::unpack;
 use guardrail_certify::{Certificate, CertifyError, certify};
 use guardrail_host::{HostError, files};
 use guardrail_rewrite::border::runtime::Exports;
 use guardrail_rewrite::inspect::{Inspected, inspect as inspect_module};
 use serde_json::json;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Most faults that are reported one by one.
@@ -60,7 +59,7 @@ fn name(path: &Path) -> String {
 
 /// A file that the user named.
 fn read(path: &Path) -> Result<Vec<u8>, HostError> {
-    fs::read(path).map_err(|error| HostError::Usage(format!("cannot read {}: {error}", path.display())))
+    files::input(path, MAX_FILE)
 }
 
 impl Inspection {

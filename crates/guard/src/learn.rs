@@ -116,12 +116,9 @@ fn modules(packages: &Packages, kernel: &Kernel, wanted: &[String]) -> Result<Ve
 
 /// Reads a file of rows.
 pub(crate) fn text(file: &Path) -> Result<String, HostError> {
-    let what = file.display().to_string();
-    let size = std::fs::metadata(file).map_err(|source| HostError::Usage(format!("{what}: {source}")))?.len();
-    if size > MAX_ROWS {
-        return Err(HostError::Usage(format!("{what} is larger than any file of rows")));
-    }
-    std::fs::read_to_string(file).map_err(|source| HostError::Usage(format!("{what}: {source}")))
+    let bytes = files::input(file, MAX_ROWS)?;
+    String::from_utf8(bytes)
+        .map_err(|_| HostError::Usage(format!("{} is no text; expected a file of rows", file.display())))
 }
 
 /// All that can be wrong here is the user's input.

@@ -30,5 +30,7 @@ pub use workshop::{Hardened, Workshop};
 const RUNTIME: &str = "guardrail.ko";
 /// The description of the folder, as JSON.
 const DESCRIPTION: &str = "guard.json";
+/// The largest module and the largest log that are read, in bytes.
+const MAX_FILE: u64 = 256 << 20;
 /// Percent of a driver's imports that policies other than "log" want under a rule, unless the user says another number.
 pub const THRESHOLD: u32 = 90;

@@ -3,7 +3,7 @@
 use crate::selection::{Offer, Selection, Wanted};
 use crate::summary::Summary;
 use crate::workshop::{Hardened, Workshop};
-use crate::{DESCRIPTION, RUNTIME, learn, machine};
+use crate::{DESCRIPTION, MAX_FILE, RUNTIME, learn, machine};
 use guardrail_binfmt::ModuleImage;
 use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, files, zoo};
@@ -96,7 +96,7 @@ fn stock(driver: &str, transacts: bool) -> Result<(), HostError> {
     if !path.is_file() {
         return Ok(());
     }
-    let file = fs::read(path).map_err(HostError::io("read", driver))?;
+    let file = files::input(path, MAX_FILE)?;
     let image = ModuleImage::parse(driver, file)?;
     if image.info(FIELD).is_some() {
         return Err(RewriteError::Guarded { what: driver.to_owned() }.into());

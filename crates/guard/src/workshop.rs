@@ -1,10 +1,10 @@
 //! The runtime and the types of one kernel, which guarding its drivers needs.
 
 use crate::inspect::prove;
-use crate::learn;
 use crate::selection::{Offer, Selection};
+use crate::{MAX_FILE, learn};
 use guardrail_binfmt::{KernelImage, ModuleImage};
-use guardrail_host::HostError;
+use guardrail_host::{HostError, files};
 use guardrail_kernel::isolation::Isolation;
 use guardrail_knowledge::table::Row;
 use guardrail_rewrite::border::Done;
@@ -17,7 +17,6 @@ use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::runtime;
-use std::fs;
 use std::path::Path;
 
 /// Everything that guarding a driver needs.
@@ -80,10 +79,7 @@ impl<'a> Workshop<'a> {
             None => runtime::ensure_for(packages, target)?.module,
         };
         let what = built.display().to_string();
-        let runtime = fs::read(&built).map_err(|source| match given {
-            Some(_) => HostError::Usage(format!("--runtime {what}: {source}")),
-            None => HostError::io("read", &what)(source),
-        })?;
+        let runtime = files::input(&built, MAX_FILE)?;
         let exports = Exports::read(&what, runtime.clone())?;
         exports.fits(&what, &target.kernel.release)?;
         let kernel = KernelImage::open(&target.kernel.vmlinuz)?;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The largest script that is accepted, in bytes.
-const MAX_SCRIPT: usize = 1 << 20;
+const MAX_SCRIPT: u64 = 1 << 20;
 
 /// A script that the guest runs between load and unload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -400,10 +400,10 @@ impl Workload {
         if !path.is_file() {
             return Err(bad("a workload is a shell script, not a folder"));
         }
-        let bytes = fs::read(path).context("read", path)?;
-        if bytes.len() > MAX_SCRIPT {
+        if fs::metadata(path).context("open", path)?.len() > MAX_SCRIPT {
             return Err(bad("it is larger than a script can be"));
         }
+        let bytes = fs::read(path).context("read", path)?;
         let script = String::from_utf8(bytes).map_err(|_| bad("it is not text"))?;
         Ok(Workload {
             name: path.display().to_string(),

@@ -252,6 +252,9 @@ fn from_path(cache: &Cache, wanted: &str) -> Result<Kernel> {
             "no such file or folder; a kernel is 6.1, 6.12, 7.2, a .deb file, a folder, or /boot/vmlinuz-RELEASE",
         ));
     }
+    if !path.is_file() && !path.is_dir() {
+        return Err(bad("it is neither a file nor a folder"));
+    }
     if path.is_file() && path.extension().is_none_or(|extension| extension != "deb") {
         return match root_and_release(&path) {
             Some((root, release)) => below(&root, &release),

@@ -31,8 +31,11 @@ fn kept(cache: &Cache, module: &ModuleFile) -> Option<PathBuf> {
 /// Keeps a file in the cache as the debug file of the module whose build it is of.
 pub fn keep(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()> {
     let bad = |why: String| Error::BadModule { path: file.to_path_buf(), why };
-    let size = fs::metadata(file).context("open", file)?.len();
-    if size > MAX_FILE {
+    let known = fs::metadata(file).context("open", file)?;
+    if !known.is_file() {
+        return Err(bad("it is no plain file".into()));
+    }
+    if known.len() > MAX_FILE {
         return Err(bad("it is larger than any debug file can be".into()));
     }
     let bytes = fs::read(file).context("read", file)?;
