@@ -15,9 +15,6 @@ use guardrail_protocol::walk::{WalkPlan, walks};
 use guardrail_protocol::{Machine, ProtocolError, draw, export, header, lint};
 use std::path::Path;
 
-/// The largest file of the user's that is read, in bytes.
-const MAX_FILE: u64 = 64 << 20;
-
 /// Does what the command says.
 pub fn run(command: &ProtocolCommand) -> Result<Status, CliError> {
     match command {
@@ -51,10 +48,7 @@ fn machines(given: &ProtocolFiles) -> Result<Vec<Machine>, CliError> {
 fn library(given: &ProtocolFiles) -> Result<Library, CliError> {
     let read = |path: &std::path::PathBuf| {
         let name = path.display().to_string();
-        let bytes = files::input(path, MAX_FILE)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| CliError::Usage(format!("{name} is no text; expected a file of charts")))?;
-        Ok((name, text))
+        Ok((name, files::charts(path)?))
     };
     let texts = given.charts.iter().map(read).collect::<Result<Vec<_>, CliError>>()?;
     Library::new(&texts).map_err(refused)

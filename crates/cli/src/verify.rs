@@ -18,8 +18,8 @@ use guardrail_vm::{Cache, kernels};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The largest file of the user's that is read, in bytes.
-const MAX_FILE: u64 = 64 << 20;
+/// The largest file of certificates that is read, in bytes.
+const MAX_CERTIFICATES: u64 = 64 << 20;
 
 /// Verifies, and prints a verdict for each program.
 pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
@@ -101,7 +101,7 @@ fn texts(all: &[Verified], text: impl Fn(&Verified) -> Option<&str>) -> String {
 fn certificates(args: &VerifyArgs) -> Result<Option<Vec<Certificate>>, CliError> {
     let Some(path) = &args.check else { return Ok(None) };
     let wrong = |what: String| CliError::Usage(format!("{} is no certificate: {what}", path.display()));
-    let text = files::input(path, MAX_FILE)?;
+    let text = files::input(path, MAX_CERTIFICATES)?;
     serde_json::from_slice(&text).map(Some).map_err(|error| wrong(error.to_string()))
 }
 
@@ -113,8 +113,7 @@ fn machines(args: &VerifyArgs) -> Result<Vec<Machine>, CliError> {
         return stock::machines().map_err(|error| CliError::Run(error.to_string()));
     };
     let name = path.display().to_string();
-    let text = String::from_utf8(files::input(path, MAX_FILE)?)
-        .map_err(|_| CliError::Usage(format!("{name} is no text; expected a file of charts")))?;
+    let text = files::charts(path)?;
     if args.no_kernel {
         return parse::machines(&name, &text).map_err(|error| usage(&error));
     }

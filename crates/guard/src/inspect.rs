@@ -26,10 +26,11 @@ pub struct Inspection {
 pub fn inspect(file: &Path, runtime: Option<&Path>) -> Result<Inspection, HostError> {
     let beside = || file.parent().map(|folder| folder.join(RUNTIME)).filter(|path| path.is_file());
     let runtime = runtime.map(Path::to_path_buf).or_else(beside);
-    let exports =
-        runtime.as_ref().map(|path| Exports::read(&name(path), read(path)?).map_err(HostError::from));
+    let exports = runtime
+        .as_ref()
+        .map(|path| Exports::read(&name(path), files::input(path, MAX_FILE)?).map_err(HostError::from));
     let exports = exports.transpose()?;
-    let data = unpack(&name(file), read(file)?)?;
+    let data = unpack(&name(file), files::input(file, MAX_FILE)?)?;
     let certificate = prove(&name(file), &data);
     let module = inspect_module(&name(file), data, exports.as_ref())?;
     let certificate = certificate?;
@@ -55,11 +56,6 @@ fn shortened(mut faults: Vec<String>) -> Vec<String> {
 
 fn name(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// A file that the user named.
-fn read(path: &Path) -> Result<Vec<u8>, HostError> {
-    files::input(path, MAX_FILE)
 }
 
 impl Inspection {

@@ -116,9 +116,7 @@ fn modules(packages: &Packages, kernel: &Kernel, wanted: &[String]) -> Result<Ve
 
 /// Reads a file of rows.
 pub(crate) fn text(file: &Path) -> Result<String, HostError> {
-    let bytes = files::input(file, MAX_ROWS)?;
-    String::from_utf8(bytes)
-        .map_err(|_| HostError::Usage(format!("{} is no text; expected a file of rows", file.display())))
+    files::text(file, MAX_ROWS, "a file of rows")
 }
 
 /// All that can be wrong here is the user's input.

@@ -29,6 +29,20 @@ pub fn input(file: &Path, limit: u64) -> Result<Vec<u8>, HostError> {
     }
 }
 
+/// Reads a text that the user named, of at most `limit` bytes; `expected` says of what.
+pub fn text(file: &Path, limit: u64, expected: &str) -> Result<String, HostError> {
+    String::from_utf8(input(file, limit)?)
+        .map_err(|_| HostError::Usage(format!("{} is no text; expected {expected}", file.display())))
+}
+
+/// The largest file of charts that is read, in bytes.
+const MAX_CHARTS: u64 = 64 << 20;
+
+/// Reads a file of charts that the user named.
+pub fn charts(file: &Path) -> Result<String, HostError> {
+    text(file, MAX_CHARTS, "a file of charts")
+}
+
 /// Writes a file whole or not at all.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), HostError> {
     let mut name = file.as_os_str().to_owned();
