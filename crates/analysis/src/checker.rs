@@ -337,46 +337,52 @@ impl Cx<'_> {
         key: &[u64],
         draft: impl FnOnce() -> Draft,
     ) -> Option<usize> {
+        let key = self.reports.key(kind, key);
+        self.reports.count_again(key).or_else(|| {
+            let finding = self.finding(checker, kind, stack, draft());
+            self.reports.add(key, finding)
+        })
+    }
+
+    /// The finding that a draft describes. It is apart from the callers' closures, so that it is compiled once.
+    fn finding(&self, checker: &str, kind: &str, stack: &CallTrace, draft: Draft) -> Finding {
         let (state, context, cpu, event) = (self.state, self.context, self.cpu, self.event);
         let definedness = &*self.definedness;
-        self.reports.add(kind, key, || {
-            let draft = draft();
-            let frames = state.whole(stack);
-            let top = frames.iter().find(|f| f.in_driver()).or(frames.first());
-            let (offset, field) = draft.within.map_or((None, None), |(offset, field)| (Some(offset), field));
-            let object = draft.object.map(|o| ObjectInfo {
-                address: format!("{:#x}", o.start),
-                size: o.size,
-                class: o.class.name().to_owned(),
-                offset,
-                field,
-                allocated: state.trace(o.allocated),
-                freed: o.freed.and_then(|id| state.trace(id)),
-                ..ObjectInfo::default()
-            });
-            Finding {
-                checker: checker.to_owned(),
-                kind: kind.to_owned(),
-                severity: draft.severity,
-                triage: draft.triage,
-                message: draft.message,
-                module: top.and_then(|f| f.module.clone()).unwrap_or_default(),
-                function: top.map_or_else(|| "?".to_owned(), |f| f.function.clone()),
-                offset: top.map_or(0, |f| f.offset),
-                location: top.and_then(|f| f.source().cloned()),
-                stack: frames,
-                context: describe(state, context, cpu),
-                access: draft.access,
-                other: draft.other,
-                related: draft.related,
-                notes: draft.notes,
-                object,
-                variable: draft.variable,
-                origin: definedness.origins.describe(state, draft.origin),
-                shadow: draft.shadow.map_or_else(Vec::new, |at| definedness.dump(state, at)),
-                event,
-                ..Finding::default()
-            }
-        })
+        let frames = state.whole(stack);
+        let top = frames.iter().find(|f| f.in_driver()).or(frames.first());
+        let (offset, field) = draft.within.map_or((None, None), |(offset, field)| (Some(offset), field));
+        let object = draft.object.map(|o| ObjectInfo {
+            address: format!("{:#x}", o.start),
+            size: o.size,
+            class: o.class.name().to_owned(),
+            offset,
+            field,
+            allocated: state.trace(o.allocated),
+            freed: o.freed.and_then(|id| state.trace(id)),
+            ..ObjectInfo::default()
+        });
+        Finding {
+            checker: checker.to_owned(),
+            kind: kind.to_owned(),
+            severity: draft.severity,
+            triage: draft.triage,
+            message: draft.message,
+            module: top.and_then(|f| f.module.clone()).unwrap_or_default(),
+            function: top.map_or_else(|| "?".to_owned(), |f| f.function.clone()),
+            offset: top.map_or(0, |f| f.offset),
+            location: top.and_then(|f| f.source().cloned()),
+            stack: frames,
+            context: describe(state, context, cpu),
+            access: draft.access,
+            other: draft.other,
+            related: draft.related,
+            notes: draft.notes,
+            object,
+            variable: draft.variable,
+            origin: definedness.origins.describe(state, draft.origin),
+            shadow: draft.shadow.map_or_else(Vec::new, |at| definedness.dump(state, at)),
+            event,
+            ..Finding::default()
+        }
     }
 }

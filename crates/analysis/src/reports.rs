@@ -8,6 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Most findings that are kept; further causes are only counted.
 const MAX_FINDINGS: usize = 4096;
 
+/// A kind of finding, and the stack at which it is.
+type Key = (&'static str, StackId);
+
 /// Collects findings and merges equal ones.
 #[derive(Debug, Default)]
 pub struct Reports {
@@ -17,7 +20,7 @@ pub struct Reports {
     by_place: FxHashMap<u64, usize>,
     fingerprints: Fingerprints,
     /// Findings by kind and stack, so that a finding in a loop is built once.
-    by_stack: FxHashMap<(&'static str, StackId), usize>,
+    by_stack: FxHashMap<Key, usize>,
     stacks: Stacks,
     /// Findings that are new or judged anew since the last call of [`Reports::news`].
     news: Vec<usize>,
@@ -28,22 +31,21 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Counts a finding of this kind at this stack, and builds it when it is new. Returns its number; `None`
-    /// where there are too many.
-    pub fn add(
-        &mut self,
-        kind: &'static str,
-        stack: &[u64],
-        build: impl FnOnce() -> Finding,
-    ) -> Option<usize> {
-        let key = (kind, self.stacks.intern(stack, OuterId::default()));
-        if key.1 != StackId(0)
-            && let Some(&at) = self.by_stack.get(&key)
-        {
-            self.findings[at].count += 1;
-            return Some(at);
-        }
-        let mut finding = build();
+    /// What distinguishes findings of this kind before they are built.
+    pub fn key(&mut self, kind: &'static str, stack: &[u64]) -> Key {
+        (kind, self.stacks.intern(stack, OuterId::default()))
+    }
+
+    /// Counts the finding of this key once more, where there is one. Returns its number.
+    pub fn count_again(&mut self, key: Key) -> Option<usize> {
+        let at = *self.by_stack.get(&key)?;
+        self.findings[at].count += 1;
+        Some(at)
+    }
+
+    /// Adds the finding of this key, or counts it where its place has one. Returns its number; `None` where
+    /// there are too many.
+    pub fn add(&mut self, key: Key, mut finding: Finding) -> Option<usize> {
         let place = finding.place();
         let at = match self.by_place.get(&place) {
             Some(&at) => {
@@ -60,6 +62,7 @@ impl Reports {
                 self.findings.len() - 1
             }
         };
+        // The number 0 is that of all stacks for which the table has no room.
         if key.1 != StackId(0) {
             self.by_stack.insert(key, at);
         }
@@ -175,7 +178,8 @@ mod tests {
     fn what_was_acted_upon_stays_reported() {
         let mut reports = Reports::default();
         for offset in [1, 2] {
-            reports.add("data-race", &[offset], || race(offset, Severity::Error)).unwrap();
+            let key = reports.key("data-race", &[offset]);
+            reports.add(key, race(offset, Severity::Error)).unwrap();
             reports.doubt(offset as usize - 1);
         }
         let mut seen = Vec::new();
@@ -199,7 +203,8 @@ mod tests {
     fn a_race_keeps_its_gravest_pair_of_places() {
         let mut reports = Reports::default();
         for (offset, severity) in [(1, Severity::Warning), (2, Severity::Error), (3, Severity::Error)] {
-            reports.add("data-race", &[offset], || race(offset, severity)).unwrap();
+            let key = reports.key("data-race", &[offset]);
+            reports.add(key, race(offset, severity)).unwrap();
         }
         // One of the places turns out to be no race. The others still are.
         reports.get_mut(1).unwrap().count = 0;
