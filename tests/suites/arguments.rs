@@ -456,7 +456,7 @@ fn what_selects_no_transactions() {
         ("{\"version\": \"2.0.0\", \"runs\": []}", "it is SARIF \"2.0.0\", which is not read"),
         (
             "{\"schema\": \"guardrail/1\"}",
-            "it says that it has the schema guardrail/1, but: missing field `driver`",
+            "line 1: missing field `driver`; a report of 'guardrail check --format json' was expected",
         ),
     ] {
         let file = folder.path().join("findings.json");

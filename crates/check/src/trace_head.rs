@@ -13,6 +13,7 @@ use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::{ModuleFile as Driver, Modules};
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::symbols;
+use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -102,13 +103,18 @@ fn identity(driver: &guardrail_vm::modules::ModuleFile) -> ModuleIdentity {
 
 /// The description of the run in a trace. A trace is not trusted: invalid parts are left out.
 pub fn described(value: Option<&serde_json::Value>) -> Run {
-    value.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+    value.and_then(parsed).unwrap_or_default()
+}
+
+/// A part of a trace's head; `None` where it is invalid. It is read from its text as what comes from the
+/// analysis is, so that one reader of findings is compiled, not two.
+fn parsed<T: DeserializeOwned>(value: &serde_json::Value) -> Option<T> {
+    serde_json::from_slice(value.to_string().as_bytes()).ok()
 }
 
 /// The findings of the kernel's log in a trace, which is not trusted.
 pub fn kernel_findings(value: Option<&serde_json::Value>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> =
-        value.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default();
+    let mut findings: Vec<Finding> = value.and_then(parsed).unwrap_or_default();
     findings.retain(|finding| finding.checker == KERNEL_CHECKER);
     findings
 }
@@ -165,8 +171,8 @@ pub fn input(meta: &TraceMeta, folder: &Path, provide: &Provide<'_>) -> Result<A
 /// The modules that are not checked, as far as their digests are the same. Without them some addresses have
 /// no names.
 fn others(meta: &TraceMeta, modules: &Modules, folder: &Path) -> Result<Vec<ModuleFile>, HostError> {
-    let recorded = meta.more.get(OTHERS_KEY).cloned().unwrap_or_default();
-    let recorded: Vec<(String, String, String)> = serde_json::from_value(recorded).unwrap_or_default();
+    let recorded: Vec<(String, String, String)> =
+        meta.more.get(OTHERS_KEY).and_then(parsed).unwrap_or_default();
     let mut found: Vec<ModuleFile> = Vec::new();
     for (i, (name, path, expected)) in recorded.into_iter().take(MAX_OTHERS).enumerate() {
         let Ok(plan) = modules.plan(&path) else { continue };

@@ -2,7 +2,7 @@
 
 use guardrail_finding::{Finding, Frame};
 use guardrail_host::HostError;
-use guardrail_report::{Report, SCHEMA};
+use guardrail_report::{Report, SCHEMA, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -51,9 +51,7 @@ impl Findings {
             serde_json::from_slice(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let version = value["version"].as_str();
         if value["schema"] == SCHEMA {
-            let report: Report = serde_json::from_value(value)
-                .map_err(|error| format!("it says that it has the schema {SCHEMA}, but: {error}"))?;
-            return Ok(of_report(&report));
+            return Ok(of_report(&json::read(text)?));
         }
         match (value["runs"].as_array(), version) {
             (Some(runs), Some("2.1.0")) => Ok(of_sarif(runs)),
@@ -263,6 +261,6 @@ mod tests {
         assert_eq!(refused("[1]"), "it is neither a report with findings nor SARIF");
         assert_eq!(refused(r#"{"schema":"guardrail-survey/1"}"#), refused("{}"));
         assert_eq!(refused(r#"{"version":"2.0.0","runs":[]}"#), "it is SARIF \"2.0.0\", which is not read");
-        assert!(refused(r#"{"schema":"guardrail/1"}"#).contains("but: missing field `driver`"));
+        assert!(refused(r#"{"schema":"guardrail/1"}"#).contains("line 1: missing field `driver`"));
     }
 }

@@ -22,9 +22,9 @@ fn ask(socket: &Path, request: Request) -> Result<Reply, HostError> {
     let mut line = serde_json::to_vec(&request).map_err(|e| HostError::Run(e.to_string()))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(io("write to"))?;
-    let mut reply = String::new();
-    BufReader::new(stream.take(MAX_REPLY)).read_line(&mut reply).map_err(io("read from"))?;
-    match serde_json::from_str(&reply) {
+    let mut reply = Vec::new();
+    BufReader::new(stream.take(MAX_REPLY)).read_until(b'\n', &mut reply).map_err(io("read from"))?;
+    match serde_json::from_slice(&reply) {
         Ok(Reply::Error(why)) => Err(HostError::Run(why)),
         Ok(reply) => Ok(reply),
         Err(e) => Err(HostError::Run(format!("the clients' answer is malformed: {e}"))),

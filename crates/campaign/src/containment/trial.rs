@@ -7,7 +7,7 @@ use super::zoo_driver::ZooDriver;
 use crate::ContainmentPlan;
 use guardrail_host::HostError;
 use guardrail_host::process::Process;
-use guardrail_report::Report;
+use guardrail_report::json;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -103,8 +103,7 @@ impl Trial {
         started: Instant,
     ) -> Result<Outcome, HostError> {
         let (late, left) = (watch.is_late(), watch.left(folder));
-        let report: Option<Report> =
-            fs::read(folder.join("stdout")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let report = fs::read(folder.join("stdout")).ok().and_then(|bytes| json::read(&bytes).ok());
         let stderr = stderr_of(folder);
         let fault = self.fault.as_ref();
         let findings = report.iter().flat_map(|report| &report.findings);

@@ -188,7 +188,7 @@ impl Folder {
 
     /// The report of a guarded run; `None` where the run left none.
     pub fn report(&self, name: &str) -> Option<Report> {
-        serde_json::from_slice(&read(&self.run_folder(name, Protection::Guarded).join("report.json"))?).ok()
+        report::json::read(&read(&self.run_folder(name, Protection::Guarded).join("report.json"))?).ok()
     }
 
     fn results_file(&self) -> PathBuf {

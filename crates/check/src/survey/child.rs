@@ -8,8 +8,8 @@ use crate::survey::matrix::Planned;
 use guardrail_finding::Finding;
 use guardrail_host::process::Process;
 use guardrail_host::{HostError, Status};
-use guardrail_report::Report;
 use guardrail_report::survey::{Skipped, State};
+use guardrail_report::{Report, json};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ impl Child {
 
 /// The state that follows from a run's exit status and output.
 fn judge(code: Option<i32>, signal: Option<i32>, stdout: &str, stderr: &str) -> Ended {
-    let mut report: Option<Report> = serde_json::from_str(stdout).ok();
+    let mut report = json::read(stdout.as_bytes()).ok();
     if let Some(report) = &mut report {
         // The survey's table counts them, and has nothing else of them.
         report.findings.retain(|finding| finding.suppressed.is_none());
@@ -189,10 +189,17 @@ fn skipped(stderr: &str) -> Vec<Skipped> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use guardrail_report::SCHEMA;
 
     #[test]
     fn a_run_is_judged_by_its_status_and_its_report() {
-        let report = serde_json::to_string(&Report::default()).unwrap();
+        let written = |findings: Vec<Finding>| {
+            let mut text = Vec::new();
+            let report = Report { schema: SCHEMA.to_owned(), findings, ..Report::default() };
+            json::write(&report, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let report = written(Vec::new());
         assert_eq!(judge(Some(0), None, &report, "").state, State::Clean);
         assert_eq!(judge(Some(1), None, &report, "").state, State::Findings);
         let finding = Finding {
@@ -202,8 +209,7 @@ mod tests {
             action: Some("contained".into()),
             ..Finding::default()
         };
-        let cut = serde_json::to_string(&Report { findings: vec![finding], ..Report::default() }).unwrap();
-        let cut = judge(Some(4), None, &cut, "");
+        let cut = judge(Some(4), None, &written(vec![finding]), "");
         assert_eq!((cut.state, cut.why.as_deref()), (State::CutOff, Some("leak in f (1)")));
         let hardly = judge(Some(6), None, &report, "error: e1000 was not exercised\n");
         assert_eq!(
