@@ -145,6 +145,7 @@ pub fn all() -> Vec<Step> {
         Step::suite("rules derived from kernels", LIGHT, 30, "--test learn"),
         Step::suite("power management of drivers", LIGHT, 10, "--test transact"),
         Step::suite("exams of sanitizers", LIGHT, 20, "--test exams"),
+        Step::suite("known bugs", LIGHT, 30, "--test known_bugs"),
         Step::suite("attempts to escape", LIGHT, 30, "--test hostile"),
         Step::suite("wrong arguments", LIGHT, 30, "--test wrong_arguments"),
         Step::suite("clients", LIGHT, 30, "--test clients"),
