@@ -163,6 +163,12 @@ const CONSOLE: &str = "console=ttyS0";
 /// and leave it off. Others do not read the word.
 const KFENCE: &str = "kfence.sample_interval=100";
 
+/// A task that waits so many seconds without a chance to be woken is reported as hung, with where it waits. The
+/// kernel's own 120 are longer than a guest may be silent ([`Limits`](super::options::Limits)).
+const HUNG_TASK: &str = "sysctl.kernel.hung_task_timeout_secs=40";
+/// The seconds between two looks for such tasks.
+const HUNG_TASK_CHECKS: &str = "sysctl.kernel.hung_task_check_interval_secs=10";
+
 /// The guest kernel's command line.
 fn kernel_arguments(options: &Options) -> String {
     let mut words = vec![
@@ -182,7 +188,7 @@ fn kernel_arguments(options: &Options) -> String {
         "rcupdate.rcu_cpu_stall_suppress=1",
     ];
     if options.whole_log {
-        words.push(KFENCE);
+        words.extend([KFENCE, HUNG_TASK, HUNG_TASK_CHECKS]);
     }
     if !options.kaslr {
         words.push("nokaslr");
@@ -247,7 +253,11 @@ mod tests {
         assert!(kernel_arguments(&options).contains(" quiet "));
         options.whole_log = true;
         let words = kernel_arguments(&options);
-        assert!(words.contains(" loglevel=8 ") && words.ends_with(" kfence.sample_interval=100"), "{words}");
+        assert!(words.contains(" loglevel=8 ") && words.contains(" kfence.sample_interval=100 "), "{words}");
+        let seconds = |word: &str| word.rsplit('=').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
+        let reported = seconds(HUNG_TASK) + seconds(HUNG_TASK_CHECKS);
+        assert!(words.ends_with(&format!("{HUNG_TASK} {HUNG_TASK_CHECKS}")), "{words}");
+        assert!(reported < options.limits.silence.as_secs(), "the guest is given up before it is reported");
         options.kernel_arguments.push("kfence.sample_interval=0 loglevel=4".into());
         let words = kernel_arguments(&options);
         assert!(!words.contains("=100") && !words.contains("=8"), "{words}");
