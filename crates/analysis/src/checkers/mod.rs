@@ -6,6 +6,7 @@ pub mod dmacheck;
 pub mod dmcheck;
 pub mod drcheck;
 pub mod lockcheck;
+pub mod members;
 pub mod names;
 pub mod protocheck;
 

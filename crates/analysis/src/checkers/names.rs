@@ -1,10 +1,11 @@
 //! Names of locks and memory for messages.
 
 use crate::checker::Cx;
+use crate::checkers::members;
 use crate::machine::{Context, State, describe};
 use crate::order::{LockId, LockInfo};
 use crate::stacks::StackId;
-use guardrail_finding::{AccessInfo, ContextInfo, HeldLock, Related};
+use guardrail_finding::{AccessInfo, ContextInfo, Frame, HeldLock, Related};
 use guardrail_knowledge::effect::{LockKind, LockMode};
 
 /// A number of bytes, as text.
@@ -72,9 +73,14 @@ pub fn class(state: &State, lock: &LockInfo) -> Class {
     }
 }
 
-/// Names a lock: a variable, an offset in an object, or its address.
+/// Names a lock: a variable, a member or an offset of an object, or its address.
 pub fn lock(state: &State, lock: &LockInfo) -> String {
-    lock.name.map_or_else(|| memory(state, lock.address), str::to_owned)
+    let member = || {
+        let (_, object) = state.objects.at(lock.address)?;
+        let module = allocator(state, object.allocated)?.module?;
+        members::lock(state, object, &module, lock.address.checked_sub(object.start)?)
+    };
+    lock.name.map(str::to_owned).or_else(member).unwrap_or_else(|| memory(state, lock.address))
 }
 
 /// Names an address: a variable of a module, an offset in an object, or the address itself.
@@ -90,18 +96,20 @@ pub fn memory(state: &State, at: u64) -> String {
     {
         let sort = format!("{}-byte {} object", object.size, object.class.name());
         return match allocator(state, object.allocated) {
-            Some(function) => format!("offset {} of the {sort} allocated in {function}", at - object.start),
+            Some(Frame { function, .. }) => {
+                format!("offset {} of the {sort} allocated in {function}", at - object.start)
+            }
             None => format!("offset {} of a {sort}", at - object.start),
         };
     }
     format!("{at:#x}")
 }
 
-/// The name of the driver's function that allocated an object; `None` where the driver is not in the stack.
-fn allocator(state: &State, stack: StackId) -> Option<String> {
+/// The driver's function that allocated an object; `None` where the driver is not in the stack.
+fn allocator(state: &State, stack: StackId) -> Option<Frame> {
     let stack = state.stacks.get(stack);
     let frame = |(i, &at): (usize, &u64)| Some(state.frame(at, i > 0)).filter(|f| f.in_driver());
-    stack.iter().enumerate().find_map(frame).map(|frame| frame.function)
+    stack.iter().enumerate().find_map(frame)
 }
 
 /// Held locks, each with its mode and the stack where it was taken, for a report.

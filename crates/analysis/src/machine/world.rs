@@ -127,6 +127,10 @@ pub trait World {
     fn field(&self, _module: &str, _structure: &str, _offset: u64) -> Option<String> {
         None
     }
+    /// The lock that begins at an offset of a structure type of the module or the kernel, by its member's name.
+    fn lock_field(&self, _module: &str, _structure: &str, _offset: u64) -> Option<String> {
+        None
+    }
     /// Size of a structure type of the kernel, in bytes.
     fn size_of(&self, _structure: &str) -> Option<u64> {
         None

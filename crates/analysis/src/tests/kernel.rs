@@ -232,6 +232,12 @@ impl World for Rc<Kernel> {
     fn preempt_count(&self) -> Option<(u64, bool)> {
         Some((self.preempt_count?, false))
     }
+    fn type_of_size(&self, module: &str, size: u64) -> Option<String> {
+        (module == "drv" && size == 320).then(|| "device".to_owned())
+    }
+    fn lock_field(&self, _: &str, structure: &str, offset: u64) -> Option<String> {
+        (structure == "device" && offset == 64).then(|| "table.lock".to_owned())
+    }
     fn dma_skip_sync(&self) -> Option<u64> {
         self.dma_skip_sync
     }

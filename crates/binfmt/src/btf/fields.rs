@@ -30,6 +30,17 @@ impl Btf {
     /// The member at an offset of a structure, as `rx_ring.next_to_clean` or `slots[3].dma`. In a union it is
     /// the first member that reaches so far. `None` in padding and behind the end.
     pub fn field_at(&self, structure: TypeId, offset: u64) -> Option<String> {
+        self.path_to(structure, offset, &[]).map(|(path, _)| path)
+    }
+
+    /// The member of one of these types, named as in C, that begins at an offset of a structure.
+    pub fn field_of_type(&self, structure: TypeId, offset: u64, types: &[&str]) -> Option<String> {
+        self.path_to(structure, offset, types).filter(|&(_, rest)| rest == Some(0)).map(|(path, _)| path)
+    }
+
+    /// The path to what is at an offset of a structure. It ends at the first member of one of these types, and
+    /// has the offset in that member, or else at a member that is no structure.
+    fn path_to(&self, structure: TypeId, offset: u64, types: &[&str]) -> Option<(String, Option<u64>)> {
         let mut path = String::new();
         let (mut id, mut offset) = (self.resolve(structure)?, offset);
         for _ in 0..MAX_NESTING {
@@ -43,19 +54,41 @@ impl Btf {
                         }
                         path.push_str(name);
                     }
-                    id = self.resolve(ty)?;
                     offset = offset.checked_sub(start)?;
+                    if self.is_named(ty, types) {
+                        return Some((path, Some(offset)));
+                    }
+                    id = self.resolve(ty)?;
                 }
                 Kind::Array => {
-                    id = self.resolve(u32_at(raw.extra, 0)?)?;
-                    let size = self.size_of(id).filter(|&size| size > 0)?;
+                    let element = u32_at(raw.extra, 0)?;
+                    let size = self.size_of(element).filter(|&size| size > 0)?;
                     write!(path, "[{}]", offset / size).ok()?;
                     offset %= size;
+                    if self.is_named(element, types) {
+                        return Some((path, Some(offset)));
+                    }
+                    id = self.resolve(element)?;
                 }
                 _ => break,
             }
         }
-        (!path.is_empty()).then_some(path)
+        (!path.is_empty()).then_some((path, None))
+    }
+
+    /// Whether a type has one of these names, by itself or by a `typedef`.
+    fn is_named(&self, mut id: TypeId, names: &[&str]) -> bool {
+        for _ in 0..MAX_NESTING {
+            let Some(raw) = self.raw(id).filter(|_| !names.is_empty()) else { return false };
+            if names.contains(&self.name_of(raw)) {
+                return true;
+            }
+            if raw.kind != Kind::Typedef {
+                return false;
+            }
+            id = raw.value;
+        }
+        false
     }
 
     /// Whether a structure has a pointer to a function, not counting structures in it.

@@ -76,6 +76,30 @@ fn places_have_names() {
 }
 
 #[test]
+fn members_of_a_type_are_found_by_where_they_begin() {
+    let mut b = Builder::new(0);
+    b.add("int", 1, 0, 4, &[1 << 24 | 32]); // 1
+    let raw = b.name("raw");
+    b.add("", 4, 1, 4, &[raw, 1, 0]); // 2: struct { int raw; }
+    b.add("rwlock_t", 8, 0, 2, &[]); // 3
+    b.add("spinlock", 4, 1, 4, &[raw, 1, 0]); // 4
+    b.add("spinlock_t", 8, 0, 4, &[]); // 5
+    b.add("", 3, 0, 0, &[5, 1, 2]); // 6: spinlock_t[2]
+    let (first, names, count, all) = (b.name("first"), b.name("names"), b.name("count"), b.name("all"));
+    b.add("table", 4, 2, 8, &[names, 3, 0, count, 1, 32]); // 7
+    b.add("driver", 4, 3, 20, &[first, 4, 0, names, 7, 32, all, 6, 96]); // 8
+    let btf = Btf::parse(&b.build(), None).unwrap();
+    let driver = btf.struct_named("driver").unwrap();
+    let lock = |offset| btf.field_of_type(driver, offset, &["spinlock", "spinlock_t", "rwlock_t"]);
+    assert_eq!(lock(0).as_deref(), Some("first"));
+    assert_eq!(lock(4).as_deref(), Some("names.names"));
+    assert_eq!(lock(16).as_deref(), Some("all[1]"));
+    // The count of the table, the middle of a lock, and what is behind the end.
+    assert_eq!((lock(8), lock(2), lock(20)), (None, None, None));
+    assert_eq!(btf.field_at(driver, 16).as_deref(), Some("all[1].raw"));
+}
+
+#[test]
 fn prototypes_tell_what_pointers_point_to() {
     let proto = example().func_proto("fill").unwrap();
     assert!(proto.variadic);

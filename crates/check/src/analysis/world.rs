@@ -18,6 +18,18 @@ use std::sync::{Arc, Mutex};
 /// The most names whose summaries are kept; a trace can name no more functions than a kernel has.
 const MAX_CALLS: usize = 1 << 16;
 
+/// The types whose members are locks, as C names them.
+const LOCK_TYPES: [&str; 8] = [
+    "spinlock",
+    "spinlock_t",
+    "raw_spinlock",
+    "rwlock_t",
+    "mutex",
+    "semaphore",
+    "rw_semaphore",
+    "socket_lock_t",
+];
+
 /// A kernel and the modules that are traced.
 pub struct KernelWorld {
     image: KernelImage,
@@ -115,6 +127,12 @@ impl KernelWorld {
         self.hooks.get(usize::try_from(number).ok()?).map(String::as_str)
     }
 
+    /// A module's types, or the kernel's where it has none of its own.
+    fn types(&self, module: &str) -> &Btf {
+        let own = self.modules.get(module).and_then(|module| module.types.as_ref());
+        own.unwrap_or(self.image.btf())
+    }
+
     /// The row of a hook, of a function of the kernel or of another module.
     fn hook_row(&self, number: u64) -> Option<&Row> {
         let name = self.hook_name(number)?;
@@ -208,9 +226,13 @@ impl World for KernelWorld {
     }
 
     fn field(&self, module: &str, structure: &str, offset: u64) -> Option<String> {
-        let types = self.modules.get(module).and_then(|module| module.types.as_ref());
-        let types = types.unwrap_or(self.image.btf());
+        let types = self.types(module);
         types.field_at(types.struct_named(structure)?, offset)
+    }
+
+    fn lock_field(&self, module: &str, structure: &str, offset: u64) -> Option<String> {
+        let types = self.types(module);
+        types.field_of_type(types.struct_named(structure)?, offset, &LOCK_TYPES)
     }
 
     fn size_of(&self, structure: &str) -> Option<u64> {

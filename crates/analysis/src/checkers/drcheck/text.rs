@@ -2,7 +2,7 @@
 
 use super::scene::Scene;
 use super::words::{Cell, Kind};
-use crate::checkers::names;
+use crate::checkers::{members, names};
 use crate::level::Level;
 use crate::machine::{Object, State};
 use crate::order::LocksetId;
@@ -36,41 +36,13 @@ pub(super) fn target(state: &State, addr: u64, module: &str) -> (String, Option<
         && addr >= object.start
     {
         let offset = addr - object.start;
-        let typed = member(state, object, module, offset);
+        let typed = members::field(state, object, module, offset);
         let name = typed.clone().unwrap_or_else(|| {
             format!("offset {offset} of a {}-byte {} object", object.size, object.class.name())
         });
         return (name, Some(object.clone()), Some((offset as i64, typed)));
     }
     (names::memory(state, addr), None, None)
-}
-
-/// The member at an offset of an object, as `structure.member`.
-fn member(state: &State, object: &Object, module: &str, offset: u64) -> Option<String> {
-    let world = &state.world;
-    let named =
-        |structure: &str, offset| Some(format!("{structure}.{}", world.field(module, structure, offset)?));
-    if let Some(structure) = world.type_of_size(module, object.size) {
-        return named(&structure, offset);
-    }
-    // The driver's own part of a network device lies behind the kernel's part, both aligned.
-    let device = world.size_of("net_device").filter(|size| object.size >= *size)?;
-    if !is_netdev(state, object.start) {
-        return None;
-    }
-    if offset < device {
-        return named("net_device", offset);
-    }
-    let private = device.next_multiple_of(32);
-    let rest = object.size.checked_sub(private)?;
-    let sizes = [Some(rest), rest.checked_sub(31)];
-    let structure = sizes.into_iter().flatten().find_map(|size| world.type_of_size(module, size))?;
-    named(&structure, offset.checked_sub(private)?)
-}
-
-fn is_netdev(state: &State, at: u64) -> bool {
-    let chart = state.order.charts().iter().position(|chart| chart.name == "netdev");
-    chart.is_some_and(|chart| state.order.instances(chart).any(|(_, key, _)| key[0] == at))
 }
 
 /// The target of a race, without the element of an array.
@@ -96,7 +68,7 @@ pub(super) fn group_target(state: &State, addr: u64, pc: u64) -> Target {
     };
     let module = state.modules.at(pc).map_or("", |(_, module)| module.name.as_str());
     let offset = addr - object.start;
-    match member(state, object, module, offset) {
+    match members::field(state, object, module, offset) {
         Some(name) => Target::Member(guardrail_finding::without_indices(&name)),
         None => Target::Object(
             state.stacks.near(object.allocated),

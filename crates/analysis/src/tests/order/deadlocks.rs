@@ -90,6 +90,24 @@ fn a_lock_that_the_thread_holds_already() {
 }
 
 #[test]
+fn a_lock_in_an_object_of_a_known_type_has_its_member_as_name() {
+    let name = |offset: u64, size: u64| {
+        let mut g = Guest::checked("lockcheck");
+        let (a, lock) = (task(1), A + offset);
+        g.by(&a).enter("vfs_read", &[]).call("kmalloc", &[size]).hook("kmalloc", a.rsp - 8, &[size]);
+        g.by(&a).hook_return("kmalloc", a.rsp - 8, A).back(A);
+        g.by(&a).called("_raw_spin_lock", &[lock], 0).call("_raw_spin_lock", &[lock]);
+        let found = g.found();
+        let name = found[0].split("the spinlock ").nth(1).and_then(|rest| rest.split(", which").next());
+        name.unwrap_or(&found[0]).to_owned()
+    };
+    assert_eq!(name(64, 320), "device.table.lock");
+    // No lock begins there, and no type has this size.
+    assert_eq!(name(68, 320), "offset 68 of the 320-byte slab object allocated in f");
+    assert_eq!(name(64, 256), "offset 64 of the 256-byte slab object allocated in f");
+}
+
+#[test]
 fn a_lock_that_two_functions_report_is_taken_once() {
     let mut g = Guest::checked("lockcheck");
     let a = task(1);
