@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// When the verifier gives up.
 const LIMIT: Duration = Duration::from_secs(300);
 /// An ordinary run takes every so many-th of the seeds that have no source in a driver's history.
-const SAMPLE: usize = 3;
+const SAMPLE: usize = 5;
 
 /// A line of the table.
 #[derive(Clone)]
