@@ -27,6 +27,26 @@ fn assert_refused(args: &[&str], sentence: &str) {
     assert_eq!(refused(args), (2, format!("error: {sentence}")), "{args:?}");
 }
 
+/// No run could start, so the first thing that is missed ends the survey.
+#[test]
+fn a_survey_by_a_program_without_its_libraries_begins_no_run() {
+    let program = guardrail_tests::program();
+    let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+    // Libraries may also be in the folder above.
+    let (place, out) = (folder.path().join("bin"), folder.path().join("out"));
+    std::fs::create_dir(&place).unwrap();
+    let alone = place.join("guardrail");
+    std::fs::hard_link(&program, &alone).unwrap();
+    let mut survey = Command::new(&alone);
+    survey.args(["survey", "--driver", "e1000", "--out"]).arg(&out);
+    let survey = survey.env("GUARDRAIL_CACHE", folder.path().join("cache")).output().unwrap();
+    let place = place.display();
+    let sentence =
+        format!("error: libguardrail_tracer.so is not beside the program in {place}; build the workspace\n");
+    assert_eq!((survey.status.code(), String::from_utf8(survey.stderr).unwrap()), (Some(3), sentence));
+    assert!(!out.exists());
+}
+
 #[test]
 fn two_values_for_one_option() {
     for option in ["--kernel", "--device", "--tool", "--workload", "--smp", "--record", "--out", "--timeout"]

@@ -19,10 +19,12 @@ mod folder;
 mod matrix;
 
 use crate::plan::Mode;
+use crate::run::tracer;
 use child::{Child, Ended};
 use folder::Folder;
 use guardrail_host::drivers::variables;
 use guardrail_host::error::{print_line, sentence};
+use guardrail_host::folders::{library, program};
 use guardrail_host::{Host, HostError, Status};
 use guardrail_report::survey::{CELL_SCHEMA, Cell, Position, Settings, State, Summary, diff};
 use guardrail_vm::packages::Packages;
@@ -79,6 +81,9 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
     };
     plan.workload.as_deref().map_or(Ok(()), matrix::refuse_workload)?;
     let given = variables(&plan.variables)?;
+    // What no run can do without is missed once, not by each run.
+    program()?;
+    library(tracer::LIBRARY)?;
     settings::refuse_unknown(plan.workload.as_deref(), given.iter().map(|(name, _)| name.as_str()))?;
     // The earlier survey is read first, so that a wrong name is reported at once.
     let earlier = plan.against.as_deref().map(Folder::summary_of).transpose()?;
