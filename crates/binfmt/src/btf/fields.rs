@@ -42,33 +42,30 @@ impl Btf {
     /// has the offset in that member, or else at a member that is no structure.
     fn path_to(&self, structure: TypeId, offset: u64, types: &[&str]) -> Option<(String, Option<u64>)> {
         let mut path = String::new();
-        let (mut id, mut offset) = (self.resolve(structure)?, offset);
+        let (mut ty, mut offset) = (structure, offset);
         for _ in 0..MAX_NESTING {
+            if !path.is_empty() && self.is_named(ty, types) {
+                return Some((path, Some(offset)));
+            }
+            let id = self.resolve(ty)?;
             let raw = self.raw(id)?;
             match raw.kind {
                 Kind::Struct | Kind::Union => {
-                    let (name, ty, start) = self.member_over(id, offset)?;
+                    let (name, member, start) = self.member_over(id, offset)?;
                     if !name.is_empty() {
                         if !path.is_empty() {
                             path.push('.');
                         }
                         path.push_str(name);
                     }
+                    ty = member;
                     offset = offset.checked_sub(start)?;
-                    if self.is_named(ty, types) {
-                        return Some((path, Some(offset)));
-                    }
-                    id = self.resolve(ty)?;
                 }
                 Kind::Array => {
-                    let element = u32_at(raw.extra, 0)?;
-                    let size = self.size_of(element).filter(|&size| size > 0)?;
+                    ty = u32_at(raw.extra, 0)?;
+                    let size = self.size_of(ty).filter(|&size| size > 0)?;
                     write!(path, "[{}]", offset / size).ok()?;
                     offset %= size;
-                    if self.is_named(element, types) {
-                        return Some((path, Some(offset)));
-                    }
-                    id = self.resolve(element)?;
                 }
                 _ => break,
             }
@@ -79,7 +76,7 @@ impl Btf {
     /// Whether a type has one of these names, by itself or by a `typedef`.
     fn is_named(&self, mut id: TypeId, names: &[&str]) -> bool {
         for _ in 0..MAX_NESTING {
-            let Some(raw) = self.raw(id).filter(|_| !names.is_empty()) else { return false };
+            let Some(raw) = self.raw(id) else { return false };
             if names.contains(&self.name_of(raw)) {
                 return true;
             }
