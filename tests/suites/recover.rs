@@ -66,7 +66,7 @@ const FAULTS: [Fault; 14] = [
         does: "recovers from a fault while it receives",
         function: "virtio_net",
         spoiled: ("cb, tstamp, protocol, mac_header", "cb, tstamp, mac_header"),
-        always: &["6.12"],
+        always: &[],
     },
     Fault {
         driver: "sym53c8xx",
@@ -136,7 +136,7 @@ const FAULTS: [Fault; 14] = [
         does: "recovers from a fault while a program reads a disk",
         function: "uhci_",
         spoiled: ("grant_fields urb urb ; grant_fields urb->urb.ep", "grant_fields urb->urb.ep"),
-        always: &["6.1"],
+        always: &[],
     },
     Fault {
         driver: "usb_storage",

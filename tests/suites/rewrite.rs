@@ -92,7 +92,7 @@ fn main() {
     // What does not run on a kernel each time runs there with `--ignored`.
     for (driver, kernel) in [("e1000", "6.1"), ("nvme", "6.12"), ("e1000", "7.2")] {
         let name = format!("{driver} with code in front of every instruction is silent on {kernel}");
-        trials.push(Trial::test(name, move || works(kernel, driver)).with_ignored_flag(kernel == "6.1"));
+        trials.push(Trial::test(name, move || works(kernel, driver)).with_ignored_flag(kernel != "7.2"));
     }
     for (kernel, sampled) in [("6.1", false), ("6.12", true), ("7.2", false)] {
         let name = format!("a driver logs all that it does on {kernel}");
@@ -101,16 +101,16 @@ fn main() {
     for kernel in KERNELS {
         let name = format!("stores and calls of each kind are checked on {kernel}");
         let trial = Trial::test(name, move || guardrail_tests::stores::checked(kernel));
-        trials.push(trial.with_ignored_flag(kernel == "6.12"));
+        trials.push(trial.with_ignored_flag(kernel != "7.2"));
         let name = format!("a guarded driver works, and what has no right is reported, on {kernel}");
         let trial = Trial::test(name, move || guarded(kernel));
-        trials.push(trial.with_ignored_flag(kernel == "7.2"));
+        trials.push(trial.with_ignored_flag(kernel != "6.12"));
         let name = format!("the kernel knows rewritten code on {kernel}");
         let trial = Trial::test(name, move || known(kernel));
-        trials.push(trial.with_ignored_flag(kernel == "6.12"));
+        trials.push(trial.with_ignored_flag(kernel != "6.1"));
         let name = format!("calls between the kernel and a guarded driver go through thunks on {kernel}");
         let trial = Trial::test(name, move || crossed(kernel));
-        trials.push(trial.with_ignored_flag(kernel == "6.1"));
+        trials.push(trial.with_ignored_flag(kernel != "7.2"));
     }
     guardrail_tests::run(arguments, trials)
 }
