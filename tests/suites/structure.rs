@@ -80,6 +80,11 @@ fn only_the_command_line_knows_clap() {
 }
 
 #[test]
+fn nothing_is_built_twice() {
+    nothing("features", &crates::built_twice());
+}
+
+#[test]
 fn the_runtime_includes_downwards() {
     nothing("runtime", &runtime::upward());
 }

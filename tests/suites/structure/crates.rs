@@ -1,6 +1,8 @@
 //! Imports between crates.
 
-use crate::{Found, files, read};
+use crate::{Found, files, read, root};
+use std::collections::BTreeSet;
+use std::process::Command;
 
 /// The order of crates. A crate may import those of lower rows of its own column and of the vocabulary, and those of its own row.
 const ROWS: [(&str, &[&str]); 8] = [
@@ -82,4 +84,26 @@ pub fn clap() -> Found {
     let with =
         crates().into_iter().filter(|(name, all)| name != "cli" && all.iter().any(|one| one == "clap"));
     with.map(|(name, _)| (name, "only cli may depend on clap".to_owned())).collect()
+}
+
+/// What cargo builds with these features for the packages and kinds of dependencies that the words choose.
+fn built(words: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(cargo);
+    command.args(["tree", "--offline", "--prefix", "none", "--format", "{p} {f}"]).args(words);
+    let output = command.current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+/// Packages that are built once for tests and once more, with other features, for programs alone. All that depends on them
+/// is then built twice, too.
+pub fn built_twice() -> Found {
+    let of_tests = built(&["--workspace", "--edges", "normal,build,dev"]);
+    let program = ["-p", "guardrail-cli", "-p", "guardrail-tracer", "-p", "guardrail-client-tools"];
+    let selections: [&[&str]; 2] = [&["--workspace"], &program];
+    let of_programs = selections.map(|words| built(&[words, &["--edges", "normal,build"]].concat()));
+    let others = of_programs.iter().flatten().filter(|line| !of_tests.contains(*line));
+    others.map(|line| (line.clone(), "tests have it with other features".to_owned())).collect()
 }
