@@ -157,12 +157,13 @@ const TOGETHER: usize = 50;
 /// The number of their guests that run at a time: the modules of the zoo wait for most of the time.
 const WAITING: usize = 5;
 
-/// The bugs that run on a kernel: all on the first, and every other one on each of the others. With
-/// `--include-ignored` all run on all.
+/// The bugs that run on a kernel: all on the first, half on each other, and an eighth of those with own guests.
 fn sampled<'a>(bugs: &'a [Bug], kernel: &str, whole: bool) -> Vec<&'a Bug> {
     let number = KERNELS.iter().position(|one| *one == kernel).unwrap_or(0);
-    let is_in =
-        |index: usize, bug: &Bug| whole || number == 0 || index % 2 == number % 2 || bug.folder == OF_STACKS;
+    let is_in = |index: usize, bug: &Bug| {
+        let every = if bug.oopses { 8 } else { 2 };
+        whole || number == 0 || index % every == number % every || bug.folder == OF_STACKS
+    };
     bugs.iter().enumerate().filter(|(index, bug)| is_in(*index, bug)).map(|(_, bug)| bug).collect()
 }
 
