@@ -78,7 +78,7 @@ impl Step {
 /// A limit is for steps that hang; it leaves time for the downloads of a first run.
 pub fn all() -> Vec<Step> {
     let [setup, format, clippy, unit, ..] = QUICK;
-    let fuzz_seconds = std::env::var("GUARDRAIL_FUZZ_SECONDS").unwrap_or_else(|_| "10".to_owned());
+    let fuzz_seconds = std::env::var("GUARDRAIL_FUZZ_SECONDS").unwrap_or_else(|_| "5".to_owned());
     let mut steps = vec![
         Step::new(setup, HEAVY, 20, "scripts/setup"),
         Step::new(format, HEAVY, 10, "cargo fmt --all --check").after(&[setup]),
