@@ -156,13 +156,13 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, KernelError> {
 }
 
 /// The parts of a bzImage's setup header that this crate needs.
-struct BzImage<'a> {
-    payload: &'a [u8],
+pub(crate) struct BzImage<'a> {
+    pub(crate) payload: &'a [u8],
     align: u64,
 }
 
 impl<'a> BzImage<'a> {
-    fn parse(what: &str, file: &'a [u8]) -> Result<BzImage<'a>, KernelError> {
+    pub(crate) fn parse(what: &str, file: &'a [u8]) -> Result<BzImage<'a>, KernelError> {
         let not = || KernelError::NotA { what: what.to_owned(), expected: "a kernel image (bzImage or ELF)" };
         if file.get(0x202..0x206) != Some(b"HdrS") {
             return Err(not());

@@ -1,7 +1,7 @@
 //! Reads kernel images and modules as files, without knowledge of what their functions mean.
 //!
 //! **Knows**: bzImage, ELF, the compressions that distributions use, kallsyms, BTF, ORC, DWARF lines and prototypes,
-//! relocations.
+//! relocations, the entry without decompressor.
 //!
 //! **Must not know**: what a kernel function does, the tracer's configuration, a running guest.
 //!
@@ -10,6 +10,7 @@
 pub mod btf;
 mod bytes;
 mod decompress;
+pub mod direct;
 mod elf;
 mod error;
 pub mod image;
