@@ -13,7 +13,7 @@ const REST: u32 = 120;
 
 /// The kernel has its mitigations, and its address is random.
 const HARDENED: &str = "grep -q 'Mitigation: .*' /sys/devices/system/cpu/vulnerabilities/spectre_v2 || exit 1; \
-    ! grep -q nokaslr /proc/cmdline";
+    ! grep -q '^ffffffff81000000 . _text$' /proc/kallsyms";
 
 /// All functions of the driver are traced, with their stacks, and probed, while it works; its calls use
 /// thunks nevertheless. The link is up some time after the device, and packets that are sent before are lost.

@@ -256,6 +256,13 @@ fn here(name: &str, text: &str) -> String {
 }
 
 impl Workload {
+    /// True where the script may send the machine to sleep (S3) and wake it. One that tests the devices' part alone
+    /// (`pm_test`) does not.
+    pub(crate) fn may_sleep(&self) -> bool {
+        let has = |word: &str| self.script.contains(word);
+        has("mem_sleep") || has("rtcwake") || has("/sys/power/state") && !has("pm_test")
+    }
+
     /// The workload that fits a class.
     pub fn for_class(class: Class) -> Workload {
         Workload::named(match class {
@@ -431,6 +438,20 @@ pub(crate) fn shell_quoted(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scripts_that_sleep_are_known() {
+        let may_sleep = |script: &str| {
+            let plain = Workload::find("network", Class::Network).unwrap();
+            Workload { script: script.to_owned(), ..plain }.may_sleep()
+        };
+        assert!(may_sleep("echo mem >/sys/power/state") && may_sleep("rtcwake -m mem -s 2"));
+        assert!(may_sleep(
+            "echo none >/sys/power/pm_test; echo deep >/sys/power/mem_sleep; echo mem >/sys/power/state"
+        ));
+        assert!(!may_sleep("echo devices >/sys/power/pm_test; echo mem >/sys/power/state"));
+        assert!(!Workload::find(FULL, Class::Network).unwrap().may_sleep());
+    }
 
     #[test]
     fn workloads_are_found_by_name_and_checked_against_the_class() {

@@ -6,6 +6,7 @@ use crate::exercise::settings::{self, Parameter, Parameters};
 use crate::exercise::workload::Workload;
 use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
+use crate::kernel::direct;
 use crate::kernel::kernels::{self, Kernel};
 use crate::kernel::modules::{LoadPlan, ModuleFile, Modules};
 use crate::qemu::Qemu;
@@ -42,6 +43,8 @@ pub struct Prepared {
     pub qemu: Qemu,
     /// The kernel with its image and modules.
     pub kernel: Kernel,
+    /// The kernel's unpacked image in the cache; `None` where the kernel must unpack itself.
+    pub(crate) unpacked: Option<PathBuf>,
     /// The driver and its dependencies in load order.
     pub plan: LoadPlan,
     /// Further modules that are loaded for the device.
@@ -120,6 +123,7 @@ impl Prepared {
         let parameters = Parameters::new();
         Ok(Prepared {
             qemu,
+            unpacked: direct::unpacked(packages.cache(), &kernel.vmlinuz),
             kernel,
             plan,
             also,
@@ -131,6 +135,11 @@ impl Prepared {
             parameters,
             guest_tree,
         })
+    }
+
+    /// True where a script may send the machine to sleep.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.more.iter().map(|one| &one.workload).chain([&self.workload]).any(Workload::may_sleep)
     }
 
     /// Refuses a variable that no script of the run reads.

@@ -3,13 +3,12 @@
 mod save;
 
 use crate::error::{Context, Error, Result};
-use crate::exercise::disk::Image;
 use crate::exercise::http::Server;
 use crate::guest_image::prepare::Prepared;
 use crate::qemu::qmp::{self, Control, Message};
 use crate::run::console::{Kept, Scan};
 use crate::run::cut::Ports;
-use crate::run::machine::{self, Channels};
+use crate::run::machine::{self, Channels, Files};
 use crate::run::options::{Options, Start};
 use crate::run::outcome::{self, Outcome, Stop, Watch};
 use crate::run::progress::{Lines, Progress};
@@ -113,12 +112,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn start(
-        prepared: &Prepared,
-        options: &Options,
-        initramfs: &Path,
-        disk: Option<&Image>,
-    ) -> Result<Guest> {
+    pub(crate) fn start(prepared: &Prepared, options: &Options, files: Files<'_>) -> Result<Guest> {
         let pair = || UnixStream::pair().context("make a socket for", Path::new("QEMU"));
         let (console, console_of_qemu) = pair()?;
         let (progress, progress_of_qemu) = pair()?;
@@ -132,7 +126,7 @@ impl Guest {
         };
         let console_file = options.folder.join("console.log");
         let log = fs::File::create(&console_file).context("create", &console_file)?;
-        let mut command = machine::command(prepared, options, initramfs, disk, channels);
+        let mut command = machine::command(prepared, options, files, channels);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let parent = std::process::id();
         // SAFETY: the closure calls only async-signal-safe functions and touches no memory of the parent but

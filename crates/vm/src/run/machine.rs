@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::exercise::catalog::Class;
 use crate::exercise::disk::Image;
 use crate::guest_image::prepare::Prepared;
+use crate::kernel::direct;
 use crate::run::options::{DeviceSide, Forward, Options, Start, TcgThreads};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The name by which a saved guest finds the files that it is given.
@@ -24,14 +25,22 @@ pub(crate) struct Channels {
     pub(crate) ports: i32,
 }
 
+/// The files that a guest starts from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Files<'a> {
+    pub(crate) kernel: &'a Path,
+    pub(crate) initramfs: &'a Path,
+    pub(crate) disk: Option<&'a Image>,
+}
+
 /// Builds the command.
 pub(crate) fn command(
     prepared: &Prepared,
     options: &Options,
-    initramfs: &Path,
-    disk: Option<&Image>,
+    files: Files<'_>,
     channels: Channels,
 ) -> Command {
+    let Files { kernel, initramfs, disk } = files;
     let mut command = prepared.qemu.command();
     let threads = match options.threads {
         TcgThreads::Single => "single",
@@ -44,7 +53,7 @@ pub(crate) fn command(
     // Five-level paging would only make page walks longer.
     command.args(["-cpu", "max,la57=off"]);
     command.arg("-smp").arg(options.cpus.to_string()).arg("-m").arg(options.memory_mib.to_string());
-    command.arg("-kernel").arg(&prepared.kernel.vmlinuz);
+    command.arg("-kernel").arg(kernel);
     match &options.start {
         Start::Boot | Start::Save(_) => command.arg("-initrd").arg(initramfs),
         Start::Saved(file) => command
@@ -172,6 +181,29 @@ const HUNG_TASK_CHECKS: &str = "sysctl.kernel.hung_task_check_interval_secs=10";
 /// A CPU that does not schedule for twice as many seconds is reported as locked up. The kernel's own 10 are for a machine
 /// that is neither emulated nor watched: a softirq that receives packets took 22 s in a guest on a busy host.
 const LOCKUP: &str = "watchdog_thresh=25";
+
+/// The file that QEMU is to start. A kernel with a random address is written to `copy`. `initramfs` is a number of bytes.
+///
+/// A recorded machine and its replay start the same file, and the kernel's own KASLR needs its decompressor. When a
+/// machine wakes that went to sleep, QEMU writes an unpacked kernel to the guest's memory once more. On a CPU of the
+/// user's, the decompressor may have to turn on what that has, such as five levels of page tables.
+pub(crate) fn kernel(prepared: &Prepared, options: &Options, initramfs: u64, copy: &Path) -> Result<PathBuf> {
+    let asked = |wanted: &str| {
+        options.kernel_arguments.iter().any(|words| words.split(' ').any(|word| word == wanted))
+    };
+    let unpacks_itself = options.rerun.is_some()
+        || asked("kaslr")
+        || prepared.may_sleep()
+        || options.qemu_arguments.iter().any(|word| word == "-cpu");
+    let Some(unpacked) = prepared.unpacked.as_ref().filter(|_| !unpacks_itself) else {
+        return Ok(prepared.kernel.vmlinuz.clone());
+    };
+    // A saved guest has its kernel in its memory already.
+    let stays = !options.kaslr || asked("nokaslr") || matches!(options.start, Start::Saved(_));
+    let memory = u64::from(options.memory_mib) << 20;
+    let moved = !stays && direct::moved(unpacked, memory, initramfs, copy)?;
+    Ok(if moved { copy.to_path_buf() } else { unpacked.clone() })
+}
 
 /// The guest kernel's command line.
 fn kernel_arguments(options: &Options) -> String {

@@ -24,6 +24,7 @@ use crate::guest_image::initramfs::{self, Contents};
 use crate::guest_image::prepare::Prepared;
 use crate::kernel::modules::Modules;
 use crate::run::guest::{Ended, Guest};
+use crate::run::machine::Files;
 use crate::run::progress::Progress;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -110,12 +111,18 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         Start::Saved(_) => initramfs::given(&contents)?,
         _ => initramfs::build(&prepared.guest_tree, &contents)?,
     };
+    let copy = options.folder.join("vmlinux");
+    let kernel = machine::kernel(prepared, options, archive.len() as u64, &copy)?;
     fs::write(&initramfs, archive).context("write", &initramfs)?;
 
     if let Some(rerun) = &options.rerun {
         rerun.begin(&initramfs, disk)?;
     }
-    let mut guest = Guest::start(prepared, options, &initramfs, image.as_ref())?;
+    let mut guest = Guest::start(
+        prepared,
+        options,
+        Files { kernel: &kernel, initramfs: &initramfs, disk: image.as_ref() },
+    )?;
     let cause = guest.watch(options, server.as_ref(), watch);
     let ended = guest.end(watch);
     let mut outcome = judge(&ended, cause);
@@ -141,7 +148,9 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     if let Some(disk) = disk {
         fs::remove_file(disk).context("remove", disk)?;
     }
-    fs::remove_file(&initramfs).context("remove", &initramfs)?;
+    for file in [&initramfs, &copy].into_iter().filter(|file| file.exists()) {
+        fs::remove_file(file).context("remove", file)?;
+    }
     Ok(finished)
 }
 
