@@ -148,8 +148,7 @@ fn built(packages: &Packages, kernel: &str) -> Result<PathBuf, Failed> {
         hash.update(format!("{}\n", file.display()));
         hash.update(std::fs::read(sources.join(file))?);
     }
-    let digest: String = hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect();
-    let tree = format!("active/{}/{digest}", kernel.release);
+    let tree = format!("active/{}/{:.20x}", kernel.release, hash.finalize());
     let mut made = Ok(());
     let folder = packages.cache().ensure_tree(&tree, |out| {
         made = make(packages, &kernel, &script, &sources, &files, out);

@@ -123,7 +123,7 @@ pub fn digest(program: &Program, charts: &[&Protocol]) -> String {
             hash.update(format!("{} {:?} {:?}\n", one.message, one.from, one.to));
         }
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hash.finalize())
 }
 
 /// The certificate of a search that found no violation.

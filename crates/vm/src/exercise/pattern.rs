@@ -48,7 +48,7 @@ impl Checksum {
 
     /// The checksum in hexadecimal.
     pub fn hex(self) -> String {
-        self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:x}", self.hash.finalize())
     }
 
     /// The checksum of `length` bytes of the pattern.

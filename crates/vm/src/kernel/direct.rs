@@ -17,8 +17,7 @@ const FIRMWARE: u64 = 16 << 20;
 /// then it unpacks itself.
 pub(crate) fn unpacked(cache: &Cache, vmlinuz: &Path) -> Option<PathBuf> {
     let bytes = fs::read(vmlinuz).ok()?;
-    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = format!("unpacked/{digest}");
+    let name = format!("unpacked/{:x}", Sha256::digest(&bytes));
     let kept = cache.path(&name);
     if !kept.is_file() {
         // An empty file says that this kernel is not such a one.

@@ -327,7 +327,7 @@ fn digest(files: &[PathBuf]) -> Result<String> {
         let mut file = fs::File::open(path).context("open", path)?;
         std::io::copy(&mut file, &mut hash).context("read", path)?;
     }
-    Ok(hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:.20x}", hash.finalize()))
 }
 
 /// The kernel in a folder of unpacked packages.

@@ -128,7 +128,7 @@ fn digest(folder: &Path, sources: &[PathBuf], script: &Path, symbols: Option<&Pa
         hash.update(format!("{} {}\n", source.display(), bytes.len()));
         hash.update(bytes);
     }
-    Ok(hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:.20x}", hash.finalize()))
 }
 
 #[cfg(test)]

@@ -168,9 +168,7 @@ fn is_named(file: &Path, module: &ModuleFile) -> bool {
 /// The name of a module's debug file in the cache. It has the module's digest, since anybody can give a module the
 /// build ID of another one.
 fn name(module: &ModuleFile) -> String {
-    let digest: String =
-        Sha256::digest(&module.bytes).iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-    format!("debug/{digest}.ko.debug")
+    format!("debug/{:.40x}.ko.debug", Sha256::digest(&module.bytes))
 }
 
 /// Whether a file holds debug information.
