@@ -99,6 +99,11 @@ impl Known {
         }
     }
 
+    /// Which findings make the run fail.
+    pub fn fail_on(&self) -> FailOn {
+        self.fail_on
+    }
+
     /// Marks what is known or accepted in a report of the same drivers.
     pub fn mark(&self, report: &mut Report) {
         self.rules.apply(report, Date::today());

@@ -2,12 +2,13 @@
 
 use crate::args::AnalyzeArgs;
 use crate::errors::{CliError, Status, print_line};
-use crate::output::{self, Extent};
+use crate::output;
 use guardrail_check::known::Known;
 use guardrail_host::Host;
 
 /// Analyzes a trace and prints the report.
 pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
+    args.output.refuse()?;
     let known = Known::open(&args.known.plan(None))?;
     let host = Host::open()?;
     let mut analyzed =
@@ -15,7 +16,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
     known.fits(&analyzed.report.driver)?;
     known.mark(&mut analyzed.report);
     output::keep_last(&analyzed.report, &host.cache);
-    output::report(&analyzed.report, args.format, Extent::of(args.full))?;
+    output::all(&analyzed.report, &args.output, known.fail_on())?;
     if let Some(cut) = &analyzed.cut {
         print_line("guardrail", &format!("{}: {cut}", args.file.display()));
     }

@@ -3,6 +3,7 @@
 mod check;
 mod choice;
 mod known;
+mod output;
 mod protocol;
 mod report;
 mod symbols;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use guardrail_campaign::Harmed;
 use guardrail_guard::{Policy, Wanted};
 pub use known::{DiffArgs, DiffFormat};
+pub use output::{Format, OutputArgs};
 pub use protocol::*;
 pub use report::ReportArgs;
 use std::path::PathBuf;
@@ -460,19 +462,6 @@ pub struct DoctorArgs {
 pub struct HeadersArgs {
     /// The kernel
     pub kernel: String,
-}
-
-/// How a report is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    Text,
-    /// One object, schema guardrail/1
-    Json,
-    /// SARIF 2.1.0
-    Sarif,
-    /// One page with everything in it, for a browser
-    Html,
 }
 
 /// How a list is printed.

@@ -2,7 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::errors::{CliError, Status, print_line, sentence};
-use crate::output::{self, Extent};
+use crate::output;
 use guardrail_check::known::Known;
 use guardrail_host::Host;
 
@@ -10,13 +10,14 @@ use guardrail_host::Host;
 pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let plan = args.plan()?;
     plan.refuse()?;
+    args.output.refuse()?;
     let known = Known::open(&args.known.plan(args.policy.as_deref()))?;
     let fits = |driver: &str| known.fits(driver);
     let host = Host::open()?;
     let mut checked = guardrail_check::check_if(&plan, &host, &fits)?;
     known.mark(&mut checked.report);
     output::keep_last(&checked.report, &host.cache);
-    output::report(&checked.report, args.format, Extent::of(args.full))?;
+    output::all(&checked.report, &args.output, known.fail_on())?;
     if let Some(note) = &checked.note {
         print_line("guardrail", note);
     }

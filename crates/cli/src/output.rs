@@ -1,9 +1,11 @@
 //! Standard output: results, and nothing else.
 
-use crate::args::Format;
+use crate::args::{Format, OutputArgs};
 use crate::errors::{CliError, print_line};
 use guardrail_check::last;
-use guardrail_report::{Report, html, json, sarif, text};
+use guardrail_host::files;
+use guardrail_report::fail_on::FailOn;
+use guardrail_report::{Report, html, json, junit, ktap, sarif, text};
 use guardrail_vm::Cache;
 use std::io::{self, Write};
 
@@ -25,18 +27,39 @@ impl Extent {
     }
 }
 
-/// Prints a report.
+/// Prints a report, in which the findings fail that do so without further words.
 pub fn report(report: &Report, format: Format, extent: Extent) -> Result<(), CliError> {
+    print(report, format, extent, FailOn::default())
+}
+
+/// Prints a report, and writes it to the files that the user named.
+pub fn all(report: &Report, args: &OutputArgs, fail_on: FailOn) -> Result<(), CliError> {
+    print(report, args.format, Extent::of(args.full), fail_on)?;
+    for written in &args.written {
+        let bytes = in_format(report, written.format, Extent::Full, fail_on);
+        files::write(&written.file, bytes.map_err(CliError::io("write", "the report"))?)?;
+    }
+    Ok(())
+}
+
+fn print(report: &Report, format: Format, extent: Extent, fail_on: FailOn) -> Result<(), CliError> {
+    in_format(report, format, extent, fail_on)
+        .and_then(|out| quiet(io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush())))
+        .map_err(CliError::io("write to", "standard output"))
+}
+
+fn in_format(report: &Report, format: Format, extent: Extent, fail_on: FailOn) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     match format {
         Format::Text if extent == Extent::Screen => text::screen(report, &mut out),
         Format::Text => text::write(report, &mut out),
         Format::Json => json::write(report, &mut out),
         Format::Sarif => sarif::write(report, &mut out),
+        Format::Junit => junit::write(report, fail_on, &mut out),
+        Format::Ktap => ktap::write(report, fail_on, &mut out),
         Format::Html => html::write(report, &mut out),
-    }
-    .and_then(|()| quiet(io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush())))
-    .map_err(CliError::io("write to", "standard output"))
+    }?;
+    Ok(out)
 }
 
 /// Keeps a report as the last one. A cache that cannot be written does not make a run fail.

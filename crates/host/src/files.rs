@@ -43,8 +43,11 @@ pub fn charts(file: &Path) -> Result<String, HostError> {
     text(file, MAX_CHARTS, "a file of charts")
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all. A device or a pipe is written to, not replaced.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), HostError> {
+    if fs::metadata(file).is_ok_and(|kind| !kind.is_file()) {
+        return fs::write(file, bytes).map_err(HostError::io("write", file.display()));
+    }
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
     let new = PathBuf::from(name);
@@ -82,5 +85,16 @@ mod tests {
         assert_eq!(read(&file).unwrap(), b"[\n  2\n]\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(write(&folder.path().join("no/x"), b"").is_err());
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_stays() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        write(&link, b"1").unwrap();
+        assert!(fs::metadata(&link).unwrap().file_type().is_char_device());
+        assert!(write(folder.path(), b"1").is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Reports: findings, printed for people and for programs.
 //!
 //! Knows: the format of a report and its run (schema `guardrail/1`), and how to print them. The formats
-//! are text in the style of KASAN ([`text`]), JSON ([`json`]), SARIF 2.1.0 ([`sarif`]), an HTML page ([`html`]), and a mail about one finding
-//! ([`mail`]). It also reads reports, baselines and suppressions, and marks findings that they know.
+//! are text in the style of KASAN ([`text`]), JSON ([`json`]), SARIF 2.1.0 ([`sarif`]), JUnit XML ([`junit`]), KTAP ([`ktap`]), an HTML
+//! page ([`html`]), and a mail about one finding ([`mail`]). It also reads reports, baselines and suppressions, and marks findings that they know.
 //!
 //! Must not know: how a checker finds a fault, what a guest or a kernel is, or where output is written.
 //!
@@ -15,12 +15,15 @@
 //! **Architecture Invariant:** text from a guest is printed without control characters.
 
 pub mod baseline;
+mod cases;
 pub mod causes;
 pub mod columns;
 pub mod compare;
 pub mod fail_on;
 pub mod html;
 pub mod json;
+pub mod junit;
+pub mod ktap;
 pub mod list;
 pub mod mail;
 pub mod marks;

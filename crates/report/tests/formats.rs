@@ -1,6 +1,7 @@
 //! Tests every format of one report against snapshots, and the JSON against its schema.
 
 use guardrail_finding::*;
+use guardrail_report::fail_on::FailOn;
 use guardrail_report::marks::Source;
 use guardrail_report::suppress::{Date, Rules};
 use guardrail_report::*;
@@ -380,6 +381,46 @@ fn many() -> Report {
     };
     let findings: Vec<Finding> = sample().findings.into_iter().chain((0..30).map(other)).collect();
     Report { findings, ..sample() }
+}
+
+#[test]
+fn junit() {
+    let text = print(|report, out| junit::write(report, FailOn::default(), out), &sample());
+    insta::assert_snapshot!(text);
+    let none = print(|report, out| junit::write(report, FailOn::Never, out), &sample());
+    assert!(!none.contains("<failure") && none.contains("failures=\"0\""), "{none}");
+}
+
+#[test]
+fn text_of_a_guest_cannot_break_out_of_junit_or_ktap() {
+    let mut report = sample();
+    report.findings.truncate(1);
+    report.findings[0].message = "</failure>\u{1b}[31m\n]]> & \"'<x>\nok 1 # SKIP".into();
+    report.findings[0].function = "a#b\nnot ok".into();
+    let xml = print(|report, out| junit::write(report, FailOn::default(), out), &report);
+    let mut reader = quick_xml::Reader::from_str(&xml);
+    let mut failures = 0;
+    loop {
+        match reader.read_event().unwrap() {
+            quick_xml::events::Event::Start(start) if start.name().as_ref() == b"failure" => failures += 1,
+            quick_xml::events::Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(failures, 1);
+    assert!(!xml.contains('\u{1b}') && !xml.contains("<x>"), "{xml}");
+    let ktap = print(|report, out| ktap::write(report, FailOn::default(), out), &report);
+    assert!(!ktap.lines().any(|line| line.starts_with("ok 1 # SKIP") || line.trim() == "not ok"), "{ktap}");
+    assert!(ktap.contains("in a_b?not ok"), "{ktap}");
+}
+
+#[test]
+fn ktap() {
+    let text = print(|report, out| ktap::write(report, FailOn::default(), out), &sample());
+    insta::assert_snapshot!(text);
+    let results = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
+    assert!(text.contains(&format!("    1..{}\n", results("ok ") + results("not ok ") - 1)), "{text}");
+    assert!(text.ends_with("not ok 1 zoo\n"), "{text}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::args::choice::one_of;
 use crate::args::known::KnownArgs;
 use crate::args::symbols::SymbolArgs;
-use crate::args::{Format, ListFormat, TableFormat};
+use crate::args::{ListFormat, OutputArgs, TableFormat};
 use clap::Args;
 use guardrail_check::plan::RING_WORDS;
 use guardrail_check::survey::SurveyPlan;
@@ -121,12 +121,9 @@ pub struct CheckArgs {
     /// Which findings are known or accepted.
     #[command(flatten)]
     pub known: KnownArgs,
-    /// Print all findings in full as text, however many there are
-    #[arg(long)]
-    pub full: bool,
-    /// How the report is printed
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// How the report is printed and written.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 impl CheckArgs {
@@ -227,12 +224,9 @@ pub struct AnalyzeArgs {
     /// Which findings are known or accepted.
     #[command(flatten)]
     pub known: KnownArgs,
-    /// Print all findings in full as text, however many there are
-    #[arg(long)]
-    pub full: bool,
-    /// How the report is printed
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// How the report is printed and written.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `view`.
