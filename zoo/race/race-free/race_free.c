@@ -18,11 +18,11 @@ static noinline void race_free_expire(struct timer_list *t)
 {
 	struct session *s = READ_ONCE(session); /* OTHER: */
 
-	/* The device takes its time. */
-	mdelay(2);
+	/* The device takes its time, longer than a busy host lets the other CPU wait. */
+	mdelay(20);
 	if (s)
 		race_use(READ_ONCE(s->state));
-	mod_timer(&timer, jiffies + msecs_to_jiffies(44));
+	mod_timer(&timer, jiffies + msecs_to_jiffies(80));
 }
 
 static noinline void race_free_close(struct session *s)
@@ -47,7 +47,7 @@ static int __init race_free_init(void)
 		WRITE_ONCE(session, s);
 		/* Expires once before the session is closed, and next long after it. */
 		mod_timer(&timer, jiffies + 1);
-		race_pause();
+		msleep(60);
 		race_free_close(s);
 		timer_delete_sync(&timer);
 	}
