@@ -7,6 +7,7 @@ mod lab;
 pub mod mutants;
 pub mod neuter;
 mod planted;
+pub mod processes;
 pub mod stores;
 pub mod workshop;
 

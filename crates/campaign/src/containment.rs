@@ -15,7 +15,6 @@ use faults::Fault;
 use guardrail_host::error::print_line;
 use guardrail_host::folders::RunFolder;
 use guardrail_host::{HostError, Signals, zoo};
-use guardrail_vm::Cache;
 use machinery::Upset;
 use outcome::Mode;
 pub use outcome::Summary;
@@ -29,7 +28,7 @@ pub fn run(wanted: &ContainmentPlan) -> Result<Summary, HostError> {
     let subjects = ZooDriver::wanted(wanted.subject);
     let plan = plan(wanted, &zoo, &subjects)?;
     let signals = Signals::install()?;
-    let folder = RunFolder::new(wanted.out.as_deref(), &Cache::open()?)?;
+    let folder = RunFolder::new(wanted.out.as_deref())?;
     signals.run_begins();
 
     let one = |number: usize| {

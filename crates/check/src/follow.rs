@@ -15,12 +15,12 @@ use guardrail_protocol::Machine;
 use guardrail_protocol::accept::{Acceptor, Observed, Verdict};
 use guardrail_protocol::model::Link;
 use guardrail_trace::file::{Ending, TraceReader};
+use guardrail_vm::OwnedFolder;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
-use tempfile::TempDir;
 
 /// The most events that are kept. A longer run is followed up to here.
 const MAX_EVENTS: usize = 1 << 22;
@@ -63,7 +63,7 @@ pub fn follow(file: &Path, machine: &Machine, host: &Host) -> Result<Followed, H
         )));
     };
     let mut trace = TraceReader::open(file)?;
-    let folder = TempDir::with_prefix("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
+    let folder = OwnedFolder::large("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
     let input = AnalysisInput {
         tools: Vec::new(),
         ..trace_head::input(trace.meta(), folder.path(), &|_, _| Ok(()))?

@@ -9,11 +9,11 @@ use guardrail_host::drivers::seconds;
 use guardrail_host::{Host, HostError, Symbols};
 use guardrail_report::{Report, SCHEMA};
 use guardrail_trace::file::{Ending, TraceReader};
+use guardrail_vm::OwnedFolder;
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::ModuleFile;
 use std::path::Path;
 use std::time::Instant;
-use tempfile::TempDir;
 
 /// The result of the checkers over a trace.
 pub struct Analyzed {
@@ -34,7 +34,7 @@ pub fn analyze(
     let mut trace = TraceReader::open(file)?;
     let meta = trace.meta().clone();
     let tools = tools(tool_list.unwrap_or(&meta.tools.join(",")))?;
-    let folder = TempDir::with_prefix("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
+    let folder = OwnedFolder::large("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
     let provide = |kernel: &Kernel, modules: &[&ModuleFile]| symbols.provide(kernel, modules, host);
     let input = AnalysisInput { tools: tools.clone(), ..trace_head::input(&meta, folder.path(), &provide)? };
     host.progress.step(&format!("reading {}", file.display()));

@@ -1,10 +1,9 @@
 //! The folders that a run writes to, and where it finds its libraries.
 
 use crate::error::HostError;
-use guardrail_vm::Cache;
+use guardrail_vm::OwnedFolder;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// The name of the guardrail program.
 const PROGRAM: &str = "guardrail";
@@ -45,23 +44,21 @@ fn beside(program: &Path, name: &str) -> Result<PathBuf, HostError> {
 /// The folder that a run writes to: the user's, or a temporary one.
 pub enum RunFolder {
     /// A temporary folder, which is removed with the run.
-    Own(TempDir),
+    Own(OwnedFolder),
     /// The user's folder, which is kept.
     Kept(PathBuf),
 }
 
 impl RunFolder {
-    /// The folder `out`, or a new one in the cache.
-    pub fn new(out: Option<&Path>, cache: &Cache) -> Result<RunFolder, HostError> {
+    /// The folder `out`, or a new one in the system's folder for large temporary files.
+    pub fn new(out: Option<&Path>) -> Result<RunFolder, HostError> {
         if let Some(out) = out {
             let out = absolute(out)?;
             fs::create_dir_all(&out).map_err(HostError::io("create", out.display()))?;
             return Ok(RunFolder::Kept(out));
         }
-        let runs = cache.path("runs");
-        fs::create_dir_all(&runs).map_err(HostError::io("create", runs.display()))?;
-        let folder = TempDir::with_prefix_in("run-", &runs)
-            .map_err(HostError::io("create a folder in", runs.display()))?;
+        let folder =
+            OwnedFolder::large("guardrail-run-").map_err(HostError::io("create", "a folder for the run"))?;
         Ok(RunFolder::Own(folder))
     }
 
@@ -74,15 +71,15 @@ impl RunFolder {
     }
 }
 
-/// The log's folder in shared memory; it is removed with the run.
-pub struct LogFolder(TempDir);
+/// The log's folder in shared memory; it is removed with the run, or by the next one.
+pub struct LogFolder(OwnedFolder);
 
 impl LogFolder {
     /// Creates a folder that nothing else uses.
     pub fn new() -> Result<LogFolder, HostError> {
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-        let folder = TempDir::with_prefix_in("guardrail-", &place)
+        let folder = OwnedFolder::new("guardrail-log-", &place)
             .map_err(HostError::io("create a folder in", place.display()))?;
         Ok(LogFolder(folder))
     }

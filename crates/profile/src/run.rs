@@ -91,7 +91,7 @@ pub fn run_prepared(
     let clients = choose::clients(&plan.clients)?;
     let attachment = Attachment::of(plan, &clients);
     let cache = Cache::open()?;
-    let folder = RunFolder::new(plan.out.as_deref(), &cache)?;
+    let folder = RunFolder::new(plan.out.as_deref())?;
     signals.run_begins();
     progress.step("reading the kernel");
     let sockets = LogFolder::new()?;

@@ -28,6 +28,7 @@ pub mod run;
 pub use error::{Error, Result};
 pub use exercise::{catalog, disk, http, settings, workload};
 pub use fetch::cache::Cache;
+pub use fetch::owned::OwnedFolder;
 pub use fetch::{cache, packages, software, sources};
 pub use guest_image::{admission, initramfs, prepare};
 pub use kernel::{installed, kbuild, kernels, modules, runtime, symbols};

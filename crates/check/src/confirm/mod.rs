@@ -25,13 +25,13 @@ use guardrail_trace::event::Event;
 use guardrail_trace::log::{Log, LogOptions, MergedReader};
 use guardrail_trace::meet::{Meet, MeetOutcome};
 use guardrail_trace::source::{Live, Source, Step};
+use guardrail_vm::OwnedFolder;
 use guardrail_vm::error::suggest;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::{Limits, Options, Outcome, Plugin, TcgThreads};
 use scheduling::Scheduling;
 use std::path::Path;
 use std::time::Duration;
-use tempfile::TempDir;
 pub use verdict::CONFIRMED;
 use verdict::Seen;
 
@@ -245,10 +245,8 @@ fn held_run(
     host: &Host,
 ) -> Result<(Vec<Meet>, Ended), HostError> {
     let tracer = library(tracer::LIBRARY)?;
-    let runs = host.cache.path("runs");
-    std::fs::create_dir_all(&runs).map_err(HostError::io("create", runs.display()))?;
-    let folder = TempDir::with_prefix_in("confirm-", &runs)
-        .map_err(HostError::io("create a folder in", runs.display()))?;
+    let folder =
+        OwnedFolder::large("guardrail-run-").map_err(HostError::io("create", "a folder for the run"))?;
     let shared = LogFolder::new()?;
     let config = folder.path().join("config.json");
     tracer::write_config(prepared, &shared.log(), Holding { holds, gate: None }, &config)?;

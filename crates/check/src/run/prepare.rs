@@ -37,7 +37,7 @@ pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostE
     let of_run: Vec<_> = host_drivers::drivers(&prepared).collect();
     plan.symbols.provide(&prepared.kernel, &of_run, host)?;
     let tracer = library(tracer::LIBRARY)?;
-    let folder = RunFolder::new(plan.out.as_deref(), &host.cache)?;
+    let folder = RunFolder::new(plan.out.as_deref())?;
     if let RunFolder::Kept(path) = &folder {
         stored::store(path, plan, &prepared)?;
     }

@@ -4,8 +4,8 @@ use crate::trace_head;
 use guardrail_binfmt::module::Placed;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_trace::file::TraceMeta;
+use guardrail_vm::OwnedFolder;
 use std::collections::HashMap;
-use tempfile::TempDir;
 
 /// The most threads whose names are kept.
 const MAX_THREADS: usize = 1 << 16;
@@ -25,7 +25,7 @@ impl Names {
     /// Opens the kernel and modules of a trace, as far as they still exist.
     pub fn open(meta: &TraceMeta) -> Names {
         let mut modules = HashMap::new();
-        let folder = TempDir::with_prefix("guardrail-").ok();
+        let folder = OwnedFolder::large("guardrail-").ok();
         if let Some(input) =
             folder.as_ref().and_then(|folder| trace_head::input(meta, folder.path(), &|_, _| Ok(())).ok())
         {

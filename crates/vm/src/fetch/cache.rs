@@ -1,12 +1,17 @@
 //! The cache folder: it keeps what was fetched once, for all later runs.
 //!
 //! A tree in the cache appears by an atomic rename, so a folder that exists is complete. File locks keep
-//! parallel runs from doing the same work twice or disturbing each other.
+//! parallel runs from doing the same work twice or disturbing each other. What is not complete is in one folder, from
+//! which the next run removes what a killed one left.
 
 use crate::error::{Context, Error, Result};
+use crate::fetch::owned::OwnedFolder;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+
+/// The most files that are written to the disk one by one, and not with all that the file system has.
+const SYNCED: usize = 32;
 
 /// The cache folder, shared by all runs of a user.
 #[derive(Clone, Debug)]
@@ -84,12 +89,13 @@ impl Cache {
         }
         let parent = tree.parent().unwrap_or(&self.root);
         fs::create_dir_all(parent).context("create", parent)?;
-        let folder = tempfile::Builder::new().prefix(".new-").tempdir_in(parent).context("create", parent)?;
+        let folder = self.unfinished()?;
         fill(folder.path())?;
         // Temporary folders are private, but other users may read the cache. The unprivileged analysis
         // process is one of them.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(folder.path(), mode).context("change", folder.path())?;
+        sync(folder.path()).context("write", folder.path())?;
         fs::rename(folder.path(), &tree).context("rename", &tree)?;
         // After the rename nothing is left to remove under the old name.
         let _ = folder.keep();
@@ -101,10 +107,34 @@ impl Cache {
         let path = self.path(name);
         let parent = path.parent().unwrap_or(&self.root).to_path_buf();
         fs::create_dir_all(&parent).context("create", &parent)?;
-        let file = tempfile::NamedTempFile::new_in(&parent).context("create", &parent)?;
-        fs::write(file.path(), contents).context("write", file.path())?;
-        file.persist(&path).map_err(|error| Error::io("rename", &path, error.error))?;
+        let folder = self.unfinished()?;
+        let file = folder.path().join("file");
+        fs::write(&file, contents).context("write", &file)?;
+        sync(folder.path()).context("write", &file)?;
+        fs::rename(&file, &path).context("rename", &path)?;
         Ok(path)
+    }
+
+    /// A folder for what is not complete, on the same file system as everything in the cache.
+    pub(crate) fn unfinished(&self) -> Result<OwnedFolder> {
+        let folder = self.path("unfinished");
+        fs::create_dir_all(&folder).context("create", &folder)?;
+        OwnedFolder::new("new-", &folder).context("create a folder in", &folder)
+    }
+}
+
+/// Writes what a folder holds to the disk, so that after a crash of the system nothing is complete by its name alone.
+fn sync(folder: &Path) -> std::io::Result<()> {
+    let files: Vec<_> = fs::read_dir(folder)?.take(SYNCED + 1).collect::<std::io::Result<_>>()?;
+    let plain = files.iter().all(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
+    if plain && files.len() <= SYNCED {
+        return files.iter().try_for_each(|file| File::open(file.path())?.sync_all());
+    }
+    let folder = File::open(folder)?;
+    // SAFETY: syncfs on a descriptor that `folder` keeps open.
+    match unsafe { libc::syncfs(folder.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 
@@ -134,7 +164,23 @@ mod tests {
         let made =
             cache.ensure_tree("a/b", |dir| fs::write(dir.join("x"), "1").context("write", dir)).unwrap();
         let again = cache.ensure_tree("a/b", |_| panic!("made twice")).unwrap();
+        assert_eq!(fs::read_dir(cache.path("unfinished")).unwrap().count(), 0);
         assert_eq!(made, again);
         assert_eq!(fs::read_to_string(again.join("x")).unwrap(), "1");
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let left = cache.path("unfinished/new-left/deep");
+        fs::create_dir_all(&left).unwrap();
+        fs::write(left.join("x"), "1").unwrap();
+        cache.ensure_tree("a", |dir| fs::create_dir(dir.join("many")).context("create", dir)).unwrap();
+        cache.write_atomically("b", "1").unwrap();
+        assert!(!left.exists());
+        let all: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(all.len(), 4, "{all:?}");
     }
 }

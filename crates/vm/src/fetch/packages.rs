@@ -5,6 +5,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::fetch::cache::{Cache, free_space};
+use crate::fetch::owned;
 use crate::fetch::sources::Mirror;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -212,7 +213,7 @@ impl Packages {
     }
 
     fn apt_in(&self, program: &'static str, arguments: &[&str], folder: &Path) -> Result<Output> {
-        Command::new(program)
+        owned::bound(&mut Command::new(program))
             .args(arguments)
             .env("APT_CONFIG", self.cache.path("apt/apt.conf"))
             .env("LC_ALL", "C")
@@ -263,7 +264,8 @@ pub fn unpack(deb: &Path, folder: &Path) -> Result<()> {
 pub(crate) fn extract(deb: &Path, folder: &Path, patterns: &[String]) -> Result<()> {
     let mut package = Command::new("dpkg-deb");
     package.arg("--fsys-tarfile").arg(deb).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut package = package.spawn().map_err(|error| program_error("dpkg-deb", "dpkg", error))?;
+    let mut package =
+        owned::bound(&mut package).spawn().map_err(|error| program_error("dpkg-deb", "dpkg", error))?;
     let files = package.stdout.take().map_or_else(Stdio::null, Stdio::from);
     // With `--occurrence` tar ends when it has all of them.
     let output = Command::new("tar")
@@ -301,7 +303,7 @@ fn unpacked(
     file: &Path,
     folder: &Path,
 ) -> Result<()> {
-    let output = command.env("LC_ALL", "C").stdin(Stdio::null()).output();
+    let output = owned::bound(command).env("LC_ALL", "C").stdin(Stdio::null()).output();
     let output = output.map_err(|error| program_error(program, package, error))?;
     if output.status.success() {
         return Ok(());

@@ -92,9 +92,7 @@ impl Software {
     /// The tree, fetched if the cache has none.
     pub fn find(packages: &Packages) -> Result<Software> {
         let tree = packages.cache().ensure_tree(TREE, |folder| {
-            let parent = packages.cache().root();
-            let whole = tempfile::Builder::new().prefix(".new-").tempdir_in(parent);
-            let whole = whole.context("create", parent)?;
+            let whole = packages.cache().unfinished()?;
             let fetch = Fetch::Together { names: &PACKAGES, suite: SUITE };
             packages.fill(whole.path(), "the programs of benchmarks", fetch)?;
             packages.fill(whole.path(), "what benchmarks compile", Fetch::Exactly(&ALONE))?;
