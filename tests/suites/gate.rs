@@ -1,6 +1,7 @@
 //! The gate, with real guests: every device access is held, faults are contained, and any failure closes the
 //! gate.
 
+use guardrail_tests::processes::{descendants, parents};
 use guardrail_tests::{Checked, check, ensure, findings, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
@@ -313,6 +314,7 @@ fn lost(arguments: &[&str], word: &str, signal: i32, why: &str) -> Result<(), Fa
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    jailed(running.0.id())?;
     let lost = child_of(running.0.id(), word).ok_or_else(|| format!("there is no {word}"))?;
     let others: Vec<u32> = ["internal-analysis", "internal-gate", "-kernel"]
         .iter()
@@ -350,13 +352,27 @@ fn lost(arguments: &[&str], word: &str, signal: i32, why: &str) -> Result<(), Fa
     Ok(())
 }
 
+/// Every process that a run has started, or that such a one has started, has no capabilities, can gain none, and is under
+/// a filter of system calls.
+fn jailed(supervisor: u32) -> Result<(), Failed> {
+    let below = descendants(supervisor);
+    // The analysis and QEMU at least.
+    ensure(below.len() > 1, || format!("process {supervisor} has started no others"))?;
+    for process in &below {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+            let has = status.lines().any(|found| found == line);
+            ensure(has, || format!("process {process} has no line {line:?}:\n{status}"))?;
+        }
+    }
+    Ok(())
+}
+
 /// The child of a process whose command line has this word.
 fn child_of(parent: u32, word: &str) -> Option<u32> {
-    std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        let ppid: u32 = stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()?;
-        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-        (ppid == parent && String::from_utf8_lossy(&line).contains(word)).then_some(pid)
+    let children = parents().into_iter().filter(|(_, of)| *of == parent).map(|(process, _)| process);
+    children.into_iter().find(|process| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(word)
     })
 }

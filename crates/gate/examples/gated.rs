@@ -2,7 +2,8 @@
 //!
 //! `cargo run --example gated -- DRIVER [KERNEL] [NAME=VALUE…]`
 
-use guardrail_gate::{Access, Gate, Space, Verdict, device, vfio_user};
+use guardrail_gate::{Access, Gate, Memory, Space, Verdict, device, vfio_user};
+use guardrail_jail::Jail;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, TcgThreads, Watch, device_side, run};
@@ -58,13 +59,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => options.variables.push((name.to_owned(), value.to_owned())),
         }
     }
+    let side = device_side(&prepared, &mut options)?;
     options.device_elsewhere = std::env::var_os("NOGATE").is_none();
-    let side = device_side(&prepared, &options);
     let device = device::Options {
         model: prepared.choice.device.clone().ok_or("the driver has no device")?.name,
         devices: side.devices,
         arguments: side.arguments,
         trace: std::env::var_os("TRACE").map(Into::into),
+        reach: side.reach,
         ..device::Options::default()
     };
     let gate = vfio_user::Options {
@@ -73,12 +75,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         hold_limit: Duration::from_secs(60),
         post_writes: std::env::var_os("POST").is_some(),
         id: "dut".into(),
+        reach: Jail::new(),
         device: device.program(&prepared.qemu.command()),
     };
-    let server =
-        vfio_user::Server::start(gate, Arc::new(Once { left: AtomicU64::new(hold.0), hold: hold.1 }))?;
+    let policy = Arc::new(Once { left: AtomicU64::new(hold.0), hold: hold.1 });
+    let server = vfio_user::Server::start(gate, Memory::new(options.memory_mib)?, policy)?;
     if options.device_elsewhere {
         options.qemu_arguments.extend(server.qemu_arguments());
+        options.inherited.push(server.memory().descriptor());
+        options.reach = Jail::new().unix_sockets();
     }
     let contain_at = std::env::var("CONTAIN_AT").ok();
     options.containable = contain_at.is_some();

@@ -3,7 +3,8 @@
 //!
 //! `cargo run --release --example latency -- [ACCESSES]`
 
-use guardrail_gate::{Access, Gate, Open, Verdict, device, vfio_user};
+use guardrail_gate::{Access, Gate, Memory, Open, Verdict, device, vfio_user};
+use guardrail_jail::Jail;
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::qemu::Qemu;
@@ -59,6 +60,7 @@ fn measure(what: &str, accesses: u32, gate: Arc<dyn Gate>) -> Result<(), Box<dyn
     let device = device::Options {
         model: "e1000".into(),
         devices: vec!["e1000".into()],
+        reach: qemu.jail(),
         ..device::Options::default()
     };
     let options = vfio_user::Options {
@@ -67,9 +69,10 @@ fn measure(what: &str, accesses: u32, gate: Arc<dyn Gate>) -> Result<(), Box<dyn
         hold_limit: Duration::from_secs(10),
         post_writes: false,
         id: "dut".into(),
+        reach: Jail::new(),
         device: device.program(&qemu.command()),
     };
-    let server = vfio_user::Server::start(options, gate)?;
+    let server = vfio_user::Server::start(options, Memory::new(64)?, gate)?;
     let mut stream = UnixStream::connect(folder.path().join("gate.sock"))?;
     ask(&mut stream, 10, 7, 0x10, &0xfeb0_0000u32.to_le_bytes(), 4)?;
     ask(&mut stream, 10, 7, 4, &[7, 0], 2)?;

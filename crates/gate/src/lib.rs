@@ -21,9 +21,11 @@ pub mod vfio_user;
 
 mod counts;
 mod error;
+mod memory;
 mod policy;
 mod sys;
 
 pub use counts::{Counts, SpaceCounts};
 pub use error::{Error, Result};
+pub use memory::Memory;
 pub use policy::{Access, Gate, Open, Space, Verdict};

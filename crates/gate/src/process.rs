@@ -6,13 +6,15 @@
 //! gate without its parent ends itself and the device.
 
 use crate::counts::Counts;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
+use crate::memory::Memory;
 use crate::policy::Gate;
 use crate::sys;
 use crate::vfio_user::{self, Options, Server};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -30,8 +32,8 @@ const TELL_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
-    /// Start a server, with what the program's own policy needs.
-    Start(Box<Options>, Value),
+    /// Start a server, with the number of the guest's memory, and what the program's own policy needs.
+    Start(Box<Options>, RawFd, Value),
     /// Close the gate, for this reason.
     Contain(String),
     /// Report the state.
@@ -75,15 +77,23 @@ pub struct Process {
     arguments: Vec<String>,
     last: State,
     socket: PathBuf,
+    memory: Memory,
 }
 
 impl Process {
     /// Starts a program that calls [`serve`]. Call it on a thread that lives as long as the gate: the process
-    /// ends with that thread. `policy` is passed to the program unchanged.
+    /// ends with that thread. `policy` is passed to the program unchanged. The process is jailed, and so is the
+    /// device's QEMU in a narrower jail.
     pub fn start(mut command: Command, options: &Options, policy: Value) -> Result<Process> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        sys::bind_child(&mut command, Vec::new());
-        let mut child = command.spawn().context("start the gate's process")?;
+        let memory = Memory::new(options.memory_mib)?;
+        sys::bind_child(&mut command, vec![memory.number()]);
+        // The process may create no file for the trace outside its folder.
+        options.device.make_trace()?;
+        let jail = options.device.whole_reach().and(&options.reach).writes(&options.folder);
+        let jail = jail.reads(command.get_program()).unix_sockets();
+        let mut child = guardrail_jail::spawn(&mut command, &jail)
+            .map_err(|error| Error::Process { what: format!("cannot be started: {error}") })?;
         let pipes = (child.stdin.take(), child.stdout.take());
         let (send, answers) = mpsc::channel();
         let mut process = Process {
@@ -93,6 +103,7 @@ impl Process {
             arguments: Vec::new(),
             last: State::default(),
             socket: vfio_user::socket(&options.folder),
+            memory,
         };
         if let Some(stdout) = pipes.1 {
             std::thread::spawn(move || {
@@ -104,7 +115,8 @@ impl Process {
                 }
             });
         }
-        process.order(&Order::Start(Box::new(options.clone()), policy))?;
+        let number = process.memory.number();
+        process.order(&Order::Start(Box::new(options.clone()), number, policy))?;
         match process.answer(LIMIT)? {
             Answer::Ready(arguments) => process.arguments = arguments,
             Answer::Failed(what) => {
@@ -118,6 +130,11 @@ impl Process {
     /// See [`Server::qemu_arguments`].
     pub fn qemu_arguments(&self) -> Vec<String> {
         self.arguments.clone()
+    }
+
+    /// The guest's memory, which the driver VM's QEMU inherits.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The number of the process.
@@ -209,10 +226,12 @@ pub fn serve(
     policy: impl FnOnce(Value) -> std::result::Result<Arc<dyn Gate>, String>,
 ) -> std::process::ExitCode {
     let (mut input, mut output) = (BufReader::new(std::io::stdin()), std::io::stdout());
-    let Some(Order::Start(options, given)) = receive(&mut input) else { return 2.into() };
+    let Some(Order::Start(options, memory, given)) = receive(&mut input) else { return 2.into() };
     let started = policy(given).and_then(|gate| {
-        let server = Server::start(*options, Arc::clone(&gate)).map_err(|error| error.to_string())?;
-        Ok((server, gate))
+        // SAFETY: this process has opened no file under a number that it inherited for the memory.
+        let memory = unsafe { Memory::inherited(memory, options.memory_mib) };
+        let server = memory.and_then(|memory| Server::start(*options, memory, Arc::clone(&gate)));
+        Ok((server.map_err(|error| error.to_string())?, gate))
     });
     let (server, gate) = match started {
         Ok(started) => started,
@@ -267,6 +286,7 @@ fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use guardrail_jail::Jail;
 
     #[test]
     fn a_program_that_is_no_gate_is_reported() {
@@ -276,6 +296,9 @@ mod tests {
             hold_limit: Duration::from_secs(1),
             post_writes: false,
             id: "dut".into(),
+            reach: ["/bin", "/usr", "/lib", "/lib64", "/etc/ld.so.cache"]
+                .iter()
+                .fold(Jail::new(), Jail::reads),
             device: crate::device::Options::default(),
         };
         let error = Process::start(Command::new("false"), &options, Value::Null).unwrap_err();

@@ -19,24 +19,51 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Memory of `size` bytes that other processes can map.
+/// The size of sealed memory stays: a process that maps it can rely on that.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Memory of `size` bytes that other processes can map, and that nobody can shrink or enlarge.
 pub fn memory_file(size: u64) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
-    let fd = owned(unsafe { libc::memfd_create(c"guardrail-ram".as_ptr(), libc::MFD_CLOEXEC) })?;
+    let fd = owned(unsafe { libc::memfd_create(c"guardrail-ram".as_ptr(), flags) })?;
     let size = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: the descriptor is open.
     check(unsafe { libc::ftruncate(fd.as_raw_fd(), size) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
     Ok(fd)
+}
+
+/// Takes over sealed memory of `size` bytes that this process has inherited under a number. Anything else is left
+/// alone.
+///
+/// # Safety
+///
+/// Nothing else in this process owns the number.
+pub unsafe fn inherited_memory(number: RawFd, size: u64) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed, and a number without a file is only an error.
+    let seals = check(unsafe { libc::fcntl(number, libc::F_GET_SEALS) })?;
+    if seals & SEALS != SEALS || stat(number)?.st_size as u64 != size {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it is open, and the caller guarantees that nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Device and inode of an open file: they are equal where two descriptors mean the same file.
 pub fn identity(fd: &OwnedFd) -> io::Result<(u64, u64)> {
+    stat(fd.as_raw_fd()).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn stat(fd: RawFd) -> io::Result<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the descriptor is open, and the structure is written by the call.
-    check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
+    // SAFETY: the structure is written by the call, and a number without a file is only an error.
+    check(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
     // SAFETY: the call succeeded, and all zeroes are a valid value anyhow.
-    let stat = unsafe { stat.assume_init() };
-    Ok((stat.st_dev, stat.st_ino))
+    Ok(unsafe { stat.assume_init() })
 }
 
 /// A counter that can be waited for (eventfd).
@@ -291,6 +318,7 @@ pub fn death(child: &mut std::process::Child) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::IntoRawFd;
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -308,6 +336,24 @@ mod tests {
         assert!(Event::received(memory_file(1).unwrap()).is_none());
         drop(a);
         assert_eq!(receive(&b, &mut buffer, &mut fds).unwrap(), 0);
+    }
+
+    #[test]
+    fn memory_keeps_its_size() {
+        let memory = memory_file(8192).unwrap();
+        let number = memory.as_raw_fd();
+        for size in [4096, 16384] {
+            // SAFETY: the descriptor is open.
+            assert_eq!(unsafe { libc::ftruncate(number, size) }, -1);
+        }
+        let socket = UnixStream::pair().unwrap();
+        for (wrong, size) in [(number, 4096), (socket.0.as_raw_fd(), 0)] {
+            // SAFETY: it is refused, and so stays with its owner.
+            assert!(unsafe { inherited_memory(wrong, size) }.is_err());
+        }
+        // SAFETY: as after exec, nothing else owns the number.
+        let taken = unsafe { inherited_memory(memory.into_raw_fd(), 8192) }.unwrap();
+        assert_eq!(taken.as_raw_fd(), number);
     }
 
     #[test]

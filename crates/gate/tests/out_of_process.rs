@@ -10,7 +10,7 @@ use guardrail_vm::run::Outcome;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Drivers whose devices must work behind the gate, with the kind of their interrupts.
 const DRIVERS: [&str; 9] =
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         trials.push(trial.with_ignored_flag(index >= SAMPLED));
     }
     trials.push(Trial::test("a process with a thread left is not gone", thread_left));
+    trials.push(Trial::test("the gate and its device are jailed", jailed));
     trials.push(Trial::test("a closed gate lets nothing through", closed));
     trials.push(Trial::test("a dead gate lets nothing through", || dead(Step::KillGate)));
     trials.push(
@@ -82,6 +83,38 @@ fn thread_left() -> Result<(), Failed> {
     common::gone(child.id())?;
     child.wait()?;
     left.err().map(|_| ()).ok_or_else(|| "a process with a running thread counted as gone".into())
+}
+
+/// Neither the gate nor the device's QEMU has capabilities, and the QEMU ends with the gate. No guest runs.
+fn jailed() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let mut process = common::without_guest(folder.path())?;
+    let _driver_vm = std::os::unix::net::UnixStream::connect(folder.path().join("gate.sock"))?;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let device = loop {
+        let state = process.state()?;
+        if let Some(why) = state.failure {
+            return Err(why.into());
+        }
+        match state.device {
+            Some(device) => break device,
+            None if Instant::now() > deadline => return Err("the device never started".into()),
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let gate = process.id();
+    for process in [gate, device] {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+            if !status.lines().any(|found| found == line) {
+                return Err(format!("process {process} has no line {line:?}:\n{status}").into());
+            }
+        }
+    }
+    // The jail has not undone that the device ends with its gate.
+    // SAFETY: the process is ours and has not been waited for.
+    unsafe { libc::kill(gate as i32, libc::SIGKILL) };
+    common::gone(device)
 }
 
 /// From the moment that the gate is closed the device receives nothing, and the disk stays as it is.

@@ -36,6 +36,14 @@ impl Progress {
         }
     }
 
+    /// A note that stays on the screen.
+    pub fn note(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(format!("guardrail: {text}")),
+            None => line(text),
+        }
+    }
+
     /// A step of the guest, with the time since it started.
     pub fn guest(&self, time: Duration, text: &str) {
         self.step(&format!("{:6.1} s  {text}", time.as_secs_f64()));

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::{fs, io};
 
 /// A folder with one of these files belongs to the zoo. The file describes the driver's bug, or the faults
@@ -29,11 +30,21 @@ pub fn prepare(
     request: Request<'_>,
     progress: &Progress,
 ) -> Result<Prepared, HostError> {
+    say_gap(progress);
     let mut drivers = vec![request.driver.to_owned()];
     drivers.extend_from_slice(request.more);
     let drivers = built_for(packages, request.kernel, drivers, progress)?;
     let request = Request { driver: &drivers[0], more: &drivers[1..], ..request };
     Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+}
+
+/// Says once what this machine's kernel does not keep from QEMU.
+fn say_gap(progress: &Progress) {
+    static SAID: Once = Once::new();
+    let found = guardrail_jail::available();
+    if let Some(gap) = found.gap() {
+        SAID.call_once(|| progress.note(&format!("Landlock is {found}: of QEMU and the gate, {gap}")));
+    }
 }
 
 /// A driver with what it needs. It is a module's name, a path, or `zoo/NAME`, which is built for the kernel.

@@ -4,10 +4,11 @@ use crate::plan::ProfilePlan;
 use guardrail_binfmt::KernelImage;
 use guardrail_host::folders::absolute;
 use guardrail_host::{HostError, drivers, folders};
+use guardrail_jail::Jail;
 use guardrail_kernel::{SummaryTable, module_list, tracer_config};
 use guardrail_trace::client::{ClientChoice, ClientConfig, Request, Scope};
 use guardrail_vm::prepare::Prepared;
-use guardrail_vm::run::Plugin;
+use guardrail_vm::run::{Plugin, named};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -166,6 +167,8 @@ pub struct ReadyPlugin {
     pub socket: PathBuf,
     /// The file for its clients' results.
     pub results: PathBuf,
+    /// What it reaches: the kernel's image, the folder of its socket, and files that options of its clients name.
+    pub reach: Jail,
 }
 
 /// The file for the results of a plugin's clients.
@@ -212,9 +215,17 @@ pub fn configure(
         fs::write(&config, text).map_err(HostError::io("write", config.display()))?;
         // Results of an earlier run in the folder are removed.
         let _ = fs::remove_file(&results);
-        Ok(ReadyPlugin { plugin: Plugin { library, config }, socket, results })
+        let named = named(&words(&plugin.clients));
+        let reach = Jail::new().reads(&base.image).writes(sockets).unix_sockets().and(&named);
+        Ok(ReadyPlugin { plugin: Plugin { library, config }, socket, results, reach })
     };
     chosen.iter().enumerate().map(plug).collect()
+}
+
+/// The options of clients, as words that may name files.
+fn words(clients: &[ClientChoice]) -> Vec<String> {
+    let options = clients.iter().flat_map(|client| &client.options);
+    options.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 /// The parts of `--scope`: its kind, and the names behind it.

@@ -8,6 +8,7 @@ use guardrail_host::folders::{LogFolder, RunFolder};
 use guardrail_host::{HostError, Progress, Signals, Status, drivers, zoo};
 
 use guardrail_binfmt::KernelImage;
+use guardrail_jail::Jail;
 use guardrail_trace::client::{self, Report};
 use guardrail_vm::Cache;
 use guardrail_vm::packages::Packages;
@@ -196,6 +197,7 @@ fn options(plan: &ProfilePlan, plugged: &[ReadyPlugin], folder: &Path) -> Result
             false => TcgThreads::Multi,
         },
         plugins: plugged.iter().map(|one| one.plugin.clone()).collect(),
+        reach: plugged.iter().fold(Jail::new(), |reach, one| reach.and(&one.reach)),
         variables: drivers::variables(&plan.variables)?,
         limits: Limits { total: Duration::from_secs(plan.timeout), silence: SILENCE },
         kaslr: !plan.no_kaslr,

@@ -87,6 +87,7 @@ pub fn checks(cache: &Cache) -> Vec<Check> {
     for (name, package) in [("gcc", "gcc"), ("make", "make")] {
         checks.push(program(name, package, State::Optional, "drivers of the zoo cannot be built"));
     }
+    checks.push(landlock());
     // SAFETY: geteuid has no preconditions.
     let root = unsafe { libc::geteuid() } == 0;
     checks.push(if root {
@@ -121,6 +122,16 @@ fn qemu(packages: &Packages) -> Check {
             Check::new("QEMU", State::Old, format!("the system's is {major}.{minor}; {wanted}")).with(remedy)
         }
         None => Check::new("QEMU", State::Later, wanted).with(remedy),
+    }
+}
+
+/// What keeps QEMU from files, ports and processes that a run does not name.
+fn landlock() -> Check {
+    let found = guardrail_jail::available();
+    match found.gap() {
+        None => Check::new("Landlock", State::Ok, found.to_string()),
+        Some(gap) => Check::new("Landlock", State::Optional, format!("{found}: of QEMU and the gate, {gap}"))
+            .with("Linux 6.12 or newer, with landlock in its lsm= list, has all of it"),
     }
 }
 

@@ -20,6 +20,7 @@ const ROWS: [(&str, &[&str]); 8] = [
             "learn",
             "mutate",
             "snapshot",
+            "jail",
             "gate",
             "vm",
             "report",

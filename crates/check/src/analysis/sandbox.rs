@@ -1,6 +1,7 @@
 //! Drops the privileges that the analysis process does not need. The bytes that it reads afterwards originate
 //! in a guest.
 
+use guardrail_jail::filter::{ALLOW, Filter, REFUSE};
 use std::io;
 
 /// The user and group without rights.
@@ -32,7 +33,7 @@ pub fn enter() -> io::Result<()> {
     limit(libc::RLIMIT_AS, MAX_MEMORY)?;
     limit(libc::RLIMIT_NOFILE, MAX_FILES)?;
     limit(libc::RLIMIT_CORE, 0)?;
-    filter()
+    allow_needed()
 }
 
 fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
@@ -89,103 +90,18 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
-/// Flags of `clone` that make namespaces.
-const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
-    | libc::CLONE_NEWCGROUP
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUSER
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET;
-
-const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
-/// Numbers from here on belong to the x32 ABI.
-const X32: u32 = 0x4000_0000;
-/// Offsets in `seccomp_data`; of an argument, that of its low half.
-const NUMBER: u32 = 0;
-const ARCHITECTURE: u32 = 4;
-const fn argument(number: u32) -> u32 {
-    16 + 8 * number
-}
-
-/// A filter of system calls: a program of BPF statements.
-struct Filter(Vec<libc::sock_filter>);
-
-impl Filter {
-    /// A filter that kills a caller with calls of another architecture.
-    fn new() -> Filter {
-        let mut filter = Filter(Vec::new());
-        filter.load(ARCHITECTURE);
-        filter.jump(libc::BPF_JEQ, AUDIT_ARCH_X86_64, 1, 0);
-        filter.answer(libc::SECCOMP_RET_KILL_PROCESS);
-        filter.load(NUMBER);
-        filter.jump(libc::BPF_JGE, X32, 0, 1);
-        filter.answer(REFUSE);
-        filter
-    }
-
-    fn load(&mut self, offset: u32) {
-        let code = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-        self.0.push(libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: offset });
-    }
-
-    /// Compares what was loaded with `k`, and skips as many statements where that holds, or where it does not.
-    fn jump(&mut self, test: u32, k: u32, holds: u8, else_: u8) {
-        let code = (libc::BPF_JMP | test | libc::BPF_K) as u16;
-        self.0.push(libc::sock_filter { code, jt: holds, jf: else_, k });
-    }
-
-    fn answer(&mut self, answer: u32) {
-        let code = (libc::BPF_RET | libc::BPF_K) as u16;
-        self.0.push(libc::sock_filter { code, jt: 0, jf: 0, k: answer });
-    }
-
-    /// Answers a call in the same way whatever its arguments are.
-    fn always(&mut self, number: libc::c_long, answer: u32) {
-        self.jump(libc::BPF_JEQ, number as u32, 0, 1);
-        self.answer(answer);
-    }
-
-    /// Allows a call where a test of an argument holds.
-    fn allow_if(&mut self, number: libc::c_long, at: u32, test: u32, k: u32, holds: bool) {
-        self.jump(libc::BPF_JEQ, number as u32, 0, 4);
-        self.load(argument(at));
-        self.jump(test, k, u8::from(!holds), u8::from(holds));
-        self.answer(libc::SECCOMP_RET_ALLOW);
-        self.answer(REFUSE);
-    }
-
-    /// Installs the filter on this thread and all that it starts. Everything else is refused.
-    fn install(mut self) -> io::Result<()> {
-        self.answer(REFUSE);
-        let filter = libc::sock_fprog { len: self.0.len() as u16, filter: self.0.as_mut_ptr() };
-        // SAFETY: `filter` names the program, which lives through the call; the kernel copies it.
-        check(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) })
-    }
-}
-
-const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-
 /// Allows what the analysis does. Files cannot be opened, programs cannot be run, and memory cannot become code.
-fn filter() -> io::Result<()> {
+fn allow_needed() -> io::Result<()> {
     let mut filter = Filter::new();
     for number in ALLOWED {
-        filter.always(*number, libc::SECCOMP_RET_ALLOW);
+        filter.always(*number, ALLOW);
     }
     for number in [libc::SYS_mmap, libc::SYS_mprotect] {
         filter.allow_if(number, 2, libc::BPF_JSET, libc::PROT_EXEC as u32, false);
     }
     filter.allow_if(libc::SYS_prctl, 0, libc::BPF_JEQ, libc::PR_SET_NAME as u32, true);
-    // Threads, but no processes and no namespaces.
-    filter.jump(libc::BPF_JEQ, libc::SYS_clone as u32, 0, 5);
-    filter.load(argument(0));
-    filter.jump(libc::BPF_JSET, NAMESPACES as u32, 2, 0);
-    filter.jump(libc::BPF_JSET, libc::CLONE_THREAD as u32, 0, 1);
-    filter.answer(libc::SECCOMP_RET_ALLOW);
-    filter.answer(REFUSE);
-    // Its flags are in memory, which a filter cannot read. The C library then takes `clone`.
-    filter.always(libc::SYS_clone3, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
-    filter.install()
+    filter.threads(false);
+    filter.otherwise(REFUSE).install()
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

@@ -257,6 +257,7 @@ fn held_run(
     let meets = std::thread::spawn(move || collect(reader, |_| ()));
     let options = Options {
         plugins: vec![Plugin { library: tracer, config }],
+        reach: tracer::reach(&shared.log()),
         ..options(plan, prepared, scheduling, folder.path())
     };
     let guest = Guest {

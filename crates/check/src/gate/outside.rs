@@ -7,6 +7,7 @@ use guardrail_gate::process::{Process, State};
 use guardrail_gate::{device, vfio_user};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
+use guardrail_jail::Jail;
 use guardrail_report::{GateOutside, GateOutsideSpace};
 use guardrail_trace::log::GateStats;
 use guardrail_vm::prepare::Prepared;
@@ -67,12 +68,12 @@ impl Outside {
         log: &Path,
         strict: Option<bool>,
     ) -> Result<Outside, HostError> {
-        options.device_elsewhere = true;
-        let side = run::device_side(prepared, options);
+        let side = run::device_side(prepared, options)?;
         let device = device::Options {
             model: prepared.choice.device.as_ref().map(|device| device.name.clone()).unwrap_or_default(),
             devices: side.devices,
             arguments: side.arguments,
+            reach: side.reach,
             ..device::Options::default()
         };
         let gate = vfio_user::Options {
@@ -81,6 +82,7 @@ impl Outside {
             hold_limit: plan.hold_limit,
             post_writes: false,
             id: run::device_id(prepared).to_owned(),
+            reach: Jail::new().writes(log),
             device: device.program(&prepared.qemu.command()),
         };
         let mut command = Command::new(program()?);
@@ -89,6 +91,9 @@ impl Outside {
         let job = serde_json::to_value(job).map_err(|error| HostError::Run(error.to_string()))?;
         let process = Process::start(command, &gate, job).map_err(failed)?;
         options.qemu_arguments.extend(process.qemu_arguments());
+        options.inherited.push(process.memory().descriptor());
+        // The gate's socket.
+        options.reach = std::mem::take(&mut options.reach).unix_sockets();
         Ok(Outside {
             process: RefCell::new(process),
             looked: Cell::new(Instant::now()),

@@ -61,7 +61,7 @@ impl<'a> Ready<'a> {
         let modules = self.copy_modules()?;
         let shared = LogFolder::new()?;
         let config = self.folder.path().join("config.json");
-        let mut options = self.options(&config);
+        let mut options = Options { reach: tracer::reach(&shared.log()), ..self.options(&config) };
         let hooks = tracer::write_config(&self.prepared, &shared.log(), self.holding(&options), &config)?;
         let input = self.input(modules, hooks);
         let log = Log::create_with(shared.log(), &self.log_options())?;

@@ -4,6 +4,7 @@ use crate::plan::RunPlan;
 use guardrail_binfmt::{KernelImage, ModuleImage, orc};
 use guardrail_host::HostError;
 use guardrail_host::drivers::{drivers, others};
+use guardrail_jail::Jail;
 use guardrail_kernel::gate as gate_config;
 use guardrail_kernel::{SummaryTable, hook_modules, module_tables, tracer_config};
 use guardrail_trace::config::{self, Holds, Samples, TracerConfig, Unwind};
@@ -61,6 +62,11 @@ pub fn write_config(
     let text = serde_json::to_vec(&config).map_err(|error| HostError::Run(error.to_string()))?;
     fs::write(file, text).map_err(HostError::io("write", file.display()))?;
     Ok(config.hooks.into_iter().map(|hook| hook.name).collect())
+}
+
+/// The files beside its configuration that the tracer opens: it writes the log, and reads the tables beside it.
+pub fn reach(log: &Path) -> Jail {
+    Jail::new().writes(log).reads(log.with_file_name(TABLES))
 }
 
 /// Writes the tables by which the kernel unwinds its stacks, beside the log. `None` for a kernel without them.

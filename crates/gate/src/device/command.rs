@@ -1,9 +1,11 @@
 //! The command line of the QEMU that runs the device.
 
 use super::doorbell::VECTORS;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
+use guardrail_jail::Jail;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,6 +30,8 @@ pub struct Options {
     pub arguments: Vec<String>,
     /// A file for QEMU's own log of all accesses to device memory; it is large.
     pub trace: Option<PathBuf>,
+    /// What that QEMU reaches, besides the small file that it starts with and its log.
+    pub reach: Jail,
 }
 
 impl Options {
@@ -40,6 +44,23 @@ impl Options {
             .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
             .collect();
         self
+    }
+
+    /// All that QEMU reaches but the file that it starts with. A fault of a device model that the guest exploits must
+    /// not leave this process.
+    pub(crate) fn whole_reach(&self) -> Jail {
+        self.trace.iter().fold(self.reach.clone(), Jail::writes)
+    }
+
+    /// Creates the file for QEMU's log: QEMU may write it, but create none.
+    pub(crate) fn make_trace(&self) -> Result<()> {
+        let Some(trace) = &self.trace else { return Ok(()) };
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(trace)
+            .map(drop)
+            .context("create the log of the device")
     }
 
     /// Checks, without starting anything, whether the device can run in a QEMU of its own.
@@ -80,8 +101,6 @@ impl Options {
         command.args(arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-cpu", "qemu64", "-smp", "1"]);
         command.args(["-accel", "tcg,thread=single", "-machine", "pc,vmport=off,memory-backend=ram"]);
-        // A fault of a device model that the guest exploits must not leave this process.
-        command.args(["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]);
         command.arg("-m").arg(mib.to_string());
         command
             .arg("-object")

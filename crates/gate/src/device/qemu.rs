@@ -7,6 +7,7 @@ use super::qmp::Qmp;
 use super::qtest::{Change, Qtest};
 use super::{Device, Interrupt, Layout, Operations};
 use crate::error::{Context, Error, Result};
+use crate::memory::Memory;
 use crate::policy::Space;
 use crate::sys;
 use std::fs;
@@ -69,8 +70,8 @@ impl QemuDevice {
     /// Starts the device's QEMU. Call it on a thread that lives as long as the device: QEMU ends with that
     /// thread.
     ///
-    /// `memory` is a path to the guest's RAM of `mib` MiB; `folder` receives a small file.
-    pub fn start(options: &Options, memory: &str, mib: u32, folder: &Path) -> Result<QemuDevice> {
+    /// `memory` is the guest's RAM of `mib` MiB; `folder` receives a small file.
+    pub fn start(options: &Options, memory: &Memory, mib: u32, folder: &Path) -> Result<QemuDevice> {
         let rom = folder.join("device-rom.bin");
         fs::write(&rom, command::rom()).context("write the device's ROM")?;
         let pair = || UnixStream::pair().context("make a socket for QEMU");
@@ -78,12 +79,16 @@ impl QemuDevice {
         let (qmp, qmp_of_qemu) = pair()?;
         let (bell, bell_of_qemu) = pair()?;
         let doorbell = Doorbell::serve(bell)?;
-        let inherited = [&qtest_of_qemu, &qmp_of_qemu, &bell_of_qemu].map(AsRawFd::as_raw_fd);
-        let channels = [("qtest", inherited[0]), ("qmp", inherited[1]), ("doorbell", inherited[2])];
-        let mut command = options.command(memory, mib, &rom, channels)?;
+        let [qtest_fd, qmp_fd, bell_fd] =
+            [&qtest_of_qemu, &qmp_of_qemu, &bell_of_qemu].map(AsRawFd::as_raw_fd);
+        let channels = [("qtest", qtest_fd), ("qmp", qmp_fd), ("doorbell", bell_fd)];
+        let mut command = options.command(&memory.path(), mib, &rom, channels)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        sys::bind_child(&mut command, inherited.to_vec());
-        let mut child = command.spawn().context("start the QEMU that runs the device")?;
+        sys::bind_child(&mut command, vec![qtest_fd, qmp_fd, bell_fd, memory.number()]);
+        options.make_trace()?;
+        let jail = options.whole_reach().reads(&rom);
+        let mut child = guardrail_jail::spawn(&mut command, &jail)
+            .map_err(|error| Error::Qemu { what: format!("cannot be started: {error}") })?;
         drop((qtest_of_qemu, qmp_of_qemu, bell_of_qemu));
         let words = child.stderr.take().map(listen);
         let mut process = Process { child, words };

@@ -15,10 +15,11 @@ mod tests;
 use crate::counts::Counts;
 use crate::device::{self, QemuDevice};
 use crate::error::{Context, Error, Result};
+use crate::memory::Memory;
 use crate::policy::Gate;
 use crate::sys::{self, Event};
+use guardrail_jail::Jail;
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +53,9 @@ pub struct Options {
     pub post_writes: bool,
     /// The id of the device in the driver VM's QEMU, for the notice that it was unplugged.
     pub id: String,
+    /// What the gate's process reaches besides the folder, for its policy. It also reaches what the device's QEMU
+    /// does.
+    pub reach: Jail,
     /// The model of the device and its back ends.
     pub device: device::Options,
 }
@@ -123,26 +127,24 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     arguments: Vec<String>,
     socket: PathBuf,
-    /// The guest's memory; it lives as long as any process maps it.
-    _memory: OwnedFd,
+    memory: Memory,
 }
 
 impl Server {
-    /// Starts the server. The device's QEMU starts when the driver VM connects: its disk has to exist by
-    /// then.
-    pub fn start(options: Options, gate: Arc<dyn Gate>) -> Result<Server> {
-        let memory =
-            sys::memory_file(u64::from(options.memory_mib) << 20).context("make the guest's memory")?;
-        let identity = sys::identity(&memory).context("look at the guest's memory")?;
-        let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+    /// Starts the server, with the guest's memory. The device's QEMU starts when the driver VM connects: its disk
+    /// has to exist by then.
+    pub fn start(options: Options, memory: Memory, gate: Arc<dyn Gate>) -> Result<Server> {
+        let identity = memory.identity()?;
         let (listener, socket) = listen(&options.folder)?;
-        let arguments = qemu_arguments(&options, &path, &socket);
+        let arguments = qemu_arguments(&options, &memory.path(), &socket);
+        let shared_memory = memory.clone();
         let shared = Arc::new(Shared::new()?);
         let ours = Arc::clone(&shared);
         let run = move || {
             let _shut = Shut(&ours);
             let start = |shared: &Shared| -> Result<QemuDevice> {
-                let device = QemuDevice::start(&options.device, &path, options.memory_mib, &options.folder)?;
+                let device =
+                    QemuDevice::start(&options.device, &shared_memory, options.memory_mib, &options.folder)?;
                 let killer = sys::Killer::of(device.process()).context("watch the device's process")?;
                 *shared.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(killer);
                 Ok(device)
@@ -150,7 +152,12 @@ impl Server {
             serve::run(&ours, &listener, &options, &gate, identity, start, QemuDevice::stop);
         };
         let thread = std::thread::Builder::new().name("gate".into()).spawn(run).context("start a thread")?;
-        Ok(Server { shared, thread: Some(thread), arguments, socket, _memory: memory })
+        Ok(Server { shared, thread: Some(thread), arguments, socket, memory })
+    }
+
+    /// The guest's memory, which the driver VM's QEMU inherits.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The arguments for the driver VM's QEMU: the device, and the memory that it shares. The caller adds no

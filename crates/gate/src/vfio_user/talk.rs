@@ -6,6 +6,7 @@ use crate::counts::Counts;
 use crate::device::{self, Device, Interrupt, Layout, Operations};
 use crate::error::{Error, Result};
 use crate::policy::{Gate, Space};
+use guardrail_jail::Jail;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -88,6 +89,7 @@ pub(super) fn options() -> Options {
         hold_limit: Duration::from_millis(300),
         post_writes: false,
         id: "dut".into(),
+        reach: Jail::new(),
         device: device::Options::default(),
     }
 }

@@ -6,6 +6,7 @@ pub mod qmp;
 
 use crate::error::{Error, Result};
 use crate::fetch::packages::{Fetch, Packages};
+use guardrail_jail::Jail;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,6 +14,11 @@ use std::process::{Command, Stdio};
 pub const MIN_VERSION: (u32, u32) = (11, 0);
 
 const PROGRAM: &str = "qemu-system-x86_64";
+
+/// QEMU's own filter of system calls: it starts no programs, and changes neither its user nor its priorities. Threads
+/// are allowed.
+const SANDBOX: [&str; 2] =
+    ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"];
 
 /// A usable QEMU.
 #[derive(Clone, Debug)]
@@ -23,6 +29,8 @@ pub struct Qemu {
     pub program: PathBuf,
     /// The unpacked tree that contains it; `None` for an installed one.
     tree: Option<PathBuf>,
+    /// True where it was built with its filter of system calls.
+    sandbox: bool,
 }
 
 impl Qemu {
@@ -50,7 +58,7 @@ impl Qemu {
 
     /// The version of the system's own QEMU, however old.
     pub fn system_version() -> Option<(u32, u32)> {
-        Qemu { version: (0, 0), program: system_program()?, tree: None }.ask_version().ok()
+        Qemu { version: (0, 0), program: system_program()?, tree: None, sandbox: false }.ask_version().ok()
     }
 
     /// The private copy, if the cache has it.
@@ -60,17 +68,24 @@ impl Qemu {
 
     /// An installed QEMU at `program`.
     pub fn installed(program: &Path) -> Result<Qemu> {
-        Qemu { version: (0, 0), program: program.to_path_buf(), tree: None }.checked()
+        Qemu { version: (0, 0), program: program.to_path_buf(), tree: None, sandbox: true }.checked()
     }
 
     /// A QEMU in a folder of unpacked packages.
     pub fn in_tree(tree: &Path) -> Result<Qemu> {
         let program = tree.join("usr/bin").join(PROGRAM);
-        Qemu { version: (0, 0), program, tree: Some(tree.to_path_buf()) }.checked()
+        Qemu { version: (0, 0), program, tree: Some(tree.to_path_buf()), sandbox: true }.checked()
     }
 
     fn checked(mut self) -> Result<Qemu> {
-        let version = self.ask_version()?;
+        let version = match self.ask_version() {
+            Ok(version) => version,
+            // One that was built without the filter refuses its option, and prints no version.
+            Err(_) => {
+                self.sandbox = false;
+                self.ask_version()?
+            }
+        };
         if version < MIN_VERSION {
             let why = format!(
                 "it is version {}.{}, and {}.{} or newer is needed (unset GUARDRAIL_QEMU to use a private copy)",
@@ -96,6 +111,12 @@ impl Qemu {
     /// A private copy may be built for a newer C library than the machine's, so its own dynamic loader runs
     /// it.
     pub fn command(&self) -> Command {
+        let mut command = self.unfiltered();
+        command.args(SANDBOX.iter().filter(|_| self.sandbox));
+        command
+    }
+
+    fn unfiltered(&self) -> Command {
         let Some(tree) = &self.tree else { return Command::new(&self.program) };
         let libraries = tree.join("usr/lib/x86_64-linux-gnu");
         let mut command = Command::new(libraries.join("ld-linux-x86-64.so.2"));
@@ -109,6 +130,13 @@ impl Qemu {
             .arg(tree.join("usr/share/seabios"))
             .env("QEMU_MODULE_DIR", libraries.join("qemu"));
         command
+    }
+
+    /// What it reaches to start, whatever it runs.
+    pub fn jail(&self) -> Jail {
+        let jail = READ.iter().fold(Jail::new(), Jail::reads).writes("/dev/null");
+        let Some(tree) = &self.tree else { return own_files(&self.program).iter().fold(jail, Jail::reads) };
+        jail.reads(tree)
     }
 
     /// The names of all devices that this QEMU models.
@@ -130,6 +158,54 @@ impl Qemu {
             .map_err(|error| Error::BadQemu { path: self.program.clone(), why: error.to_string() })?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// What every QEMU reads, with the libraries that its plugins were linked to.
+const READ: [&str; 23] = [
+    // Programs and libraries of the system.
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.preload",
+    // Settings of its libraries: the time zone, ciphers, addresses of name servers for the guest.
+    "/etc/localtime",
+    "/etc/resolv.conf",
+    "/etc/gnutls",
+    "/etc/crypto-policies",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/openssl.cnf",
+    // Random bytes, and the size of the machine.
+    "/dev/urandom",
+    "/dev/random",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/kernel/mm/transparent_hugepage",
+    "/proc/sys/vm",
+    "/proc/sys/crypto",
+    "/proc/filesystems",
+    "/proc/cpuinfo",
+];
+
+/// The folders with the files of an installed QEMU, or of one that is where it was built.
+fn own_files(program: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH")
+        .iter()
+        .flat_map(std::env::split_paths)
+        .filter(|folder| folder.is_absolute())
+        .collect();
+    for program in [Some(program.to_path_buf()), program.canonicalize().ok()].into_iter().flatten() {
+        let Some(folder) = program.parent() else { continue };
+        let above = folder.parent().filter(|above| *above != Path::new("/"));
+        // An installed one has its files beside `bin`, and a built one in its source, above where it was built.
+        let wide =
+            folder.file_name().is_some_and(|name| name == "bin") || folder.join("qemu-bundle").is_dir();
+        folders.push(above.filter(|_| wide).unwrap_or(folder).to_path_buf());
+    }
+    folders
 }
 
 fn system_program() -> Option<PathBuf> {

@@ -8,6 +8,7 @@ use crate::guest_image::prepare::Prepared;
 use crate::qemu::qmp::{self, Control, Message};
 use crate::run::console::{Kept, Scan};
 use crate::run::cut::Ports;
+use crate::run::jail::{self, Opened};
 use crate::run::machine::{self, Channels, Files};
 use crate::run::options::{Options, Start};
 use crate::run::outcome::{self, Outcome, Stop, Watch};
@@ -112,7 +113,13 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn start(prepared: &Prepared, options: &Options, files: Files<'_>) -> Result<Guest> {
+    pub(crate) fn start(
+        prepared: &Prepared,
+        options: &Options,
+        files: Files<'_>,
+        server: Option<&Server>,
+    ) -> Result<Guest> {
+        jail::refuse_out_of_reach(prepared, options)?;
         let pair = || UnixStream::pair().context("make a socket for", Path::new("QEMU"));
         let (console, console_of_qemu) = pair()?;
         let (progress, progress_of_qemu) = pair()?;
@@ -126,11 +133,18 @@ impl Guest {
         };
         let console_file = options.folder.join("console.log");
         let log = fs::File::create(&console_file).context("create", &console_file)?;
-        let mut command = machine::command(prepared, options, files, channels);
+        let mut opened = Opened::new(prepared);
+        let kernel = opened.name(files.kernel)?;
+        let plugins = opened.plugins(&options.plugins)?;
+        let named = Files { kernel: &kernel, ..files };
+        let mut command = machine::command(prepared, options, named, &plugins, channels);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let parent = std::process::id();
+        let mut inherited = opened.descriptors();
+        inherited.extend([channels.console, channels.progress, channels.qmp, channels.ports]);
+        inherited.extend(options.inherited.iter().map(|fd| fd.as_raw_fd()));
         // SAFETY: the closure calls only async-signal-safe functions and touches no memory of the parent but
-        // the copied integers.
+        // the integers that it owns.
         unsafe {
             command.pre_exec(move || {
                 // QEMU must not outlive this process in any case.
@@ -140,8 +154,8 @@ impl Guest {
                 if libc::getppid() as u32 != parent {
                     libc::_exit(1);
                 }
-                for fd in [channels.console, channels.progress, channels.qmp, channels.ports] {
-                    if libc::fcntl(fd, libc::F_SETFD, 0) != 0 {
+                for fd in &inherited {
+                    if libc::fcntl(*fd, libc::F_SETFD, 0) != 0 {
                         return Err(std::io::Error::last_os_error());
                     }
                 }
@@ -149,7 +163,8 @@ impl Guest {
             });
         }
         let start = Instant::now();
-        let child = command.spawn().map_err(|error| Error::BadQemu {
+        let jail = jail::of_guest(prepared, options, files, server);
+        let child = guardrail_jail::spawn(&mut command, &jail).map_err(|error| Error::BadQemu {
             path: prepared.qemu.program.clone(),
             why: error.to_string(),
         })?;

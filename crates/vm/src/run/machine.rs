@@ -5,7 +5,7 @@ use crate::exercise::catalog::Class;
 use crate::exercise::disk::Image;
 use crate::guest_image::prepare::Prepared;
 use crate::kernel::direct;
-use crate::run::options::{DeviceSide, Forward, Options, Start, TcgThreads};
+use crate::run::options::{DeviceSide, Forward, Options, Plugin, Start, TcgThreads};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,11 +33,12 @@ pub(crate) struct Files<'a> {
     pub(crate) disk: Option<&'a Image>,
 }
 
-/// Builds the command.
+/// Builds the command, with the plugins under names that QEMU can open.
 pub(crate) fn command(
     prepared: &Prepared,
     options: &Options,
     files: Files<'_>,
+    plugins: &[Plugin],
     channels: Channels,
 ) -> Command {
     let Files { kernel, initramfs, disk } = files;
@@ -82,7 +83,7 @@ pub(crate) fn command(
         command.args(["-device", "intel-iommu"]);
     }
     if !options.device_elsewhere {
-        let DeviceSide { arguments, devices } = device_side(prepared, options, disk);
+        let DeviceSide { arguments, devices, .. } = device_side(prepared, options, disk);
         command.args(arguments);
         for (i, option) in devices.into_iter().enumerate() {
             // There is no boot ROM: the guest boots its kernel directly, and ROMs cost time.
@@ -92,7 +93,7 @@ pub(crate) fn command(
             command.arg("-device").arg(format!("{option}{rom}{id}"));
         }
     }
-    for plugin in &options.plugins {
+    for plugin in plugins {
         let (library, config) = (escaped(&plugin.library), escaped(&plugin.config));
         command.arg("-plugin").arg(format!("{library},config={config}"));
     }
@@ -126,7 +127,8 @@ pub(crate) fn device_side(prepared: &Prepared, options: &Options, disk: Option<&
     arguments.extend(disk.into_iter().flat_map(|disk| drive(disk, options.rerun.is_some())));
     let device = prepared.choice.device.iter();
     arguments.extend(device.clone().flat_map(|device| device.arguments.clone()));
-    DeviceSide { arguments, devices: device.flat_map(|device| device.options.clone()).collect() }
+    let devices = device.flat_map(|device| device.options.clone()).collect();
+    DeviceSide { arguments, devices, ..DeviceSide::default() }
 }
 
 /// The network's back end.

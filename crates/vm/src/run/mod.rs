@@ -5,15 +5,18 @@
 pub(crate) mod console;
 pub mod cut;
 pub(crate) mod guest;
+mod jail;
 pub(crate) mod machine;
 mod options;
 mod outcome;
 pub mod progress;
 pub mod rerun;
+mod words;
 
 pub use machine::device_id;
 pub use options::{DeviceSide, Forward, Limits, Options, Plugin, Start, TcgThreads};
 pub use outcome::{Finished, Outcome, Save, Stop, Watch};
+pub use words::named;
 
 use crate::error::{Context, Error, Result};
 use crate::exercise::catalog::Class;
@@ -30,12 +33,28 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
-/// What another QEMU needs to run the device of a run. [`run`] creates the disk before the guest starts.
-pub fn device_side(prepared: &Prepared, options: &Options) -> DeviceSide {
+/// Takes the device of a run out of the guest's QEMU, and returns what another QEMU needs to run it. [`run`] creates the
+/// disk before the guest starts.
+pub fn device_side(prepared: &Prepared, options: &mut Options) -> Result<DeviceSide> {
+    options.device_elsewhere = true;
+    options.server = server(prepared, options)?;
     let bad = (prepared.workload.name == FULL).then(|| disk_layout(prepared, options).bad_part());
     let image = Image { path: options.folder.join(DISK), bad };
-    machine::device_side(prepared, options, prepared.choice.class.has_disk().then_some(&image))
+    let disk = prepared.choice.class.has_disk().then_some(&image);
+    let mut side = machine::device_side(prepared, options, disk);
+    jail::of_other(prepared, options, &image.path, &mut side);
+    Ok(side)
+}
+
+/// The peer of a network workload.
+fn server(prepared: &Prepared, options: &Options) -> Result<Option<Arc<Server>>> {
+    if options.server.is_some() || prepared.choice.class != Class::Network {
+        return Ok(options.server.clone());
+    }
+    let server = Server::start().context("start a server on", Path::new("the loopback address"))?;
+    Ok(Some(Arc::new(server)))
 }
 
 /// The module through which a saved guest reads its files when it continues.
@@ -68,12 +87,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         return Err(Error::BadValue(format!("a guest has 1 to 4 CPUs, not {}", options.cpus)));
     }
     machine::check_kernel_arguments(options)?;
-    let server = match prepared.choice.class {
-        Class::Network => {
-            Some(Server::start().context("start a server on", Path::new("the loopback address"))?)
-        }
-        _ => None,
-    };
+    let server = server(prepared, options)?;
     let layout = disk_layout(prepared, options);
     let mut variables = Vec::new();
     variables.extend(server.iter().map(|server| ("PORT".to_owned(), server.port().to_string())));
@@ -122,8 +136,9 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         prepared,
         options,
         Files { kernel: &kernel, initramfs: &initramfs, disk: image.as_ref() },
+        server.as_deref(),
     )?;
-    let cause = guest.watch(options, server.as_ref(), watch);
+    let cause = guest.watch(options, server.as_deref(), watch);
     let ended = guest.end(watch);
     let mut outcome = judge(&ended, cause);
     if let Some(why) = &ended.contained {

@@ -1,8 +1,12 @@
 //! What is to be run: all options of one run, with their units.
 
 use crate::error::{Error, Result};
+use crate::exercise::http::Server;
 use crate::run::rerun::Rerun;
+use guardrail_jail::Jail;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where the low part of larger memories ends in all machines.
@@ -97,6 +101,12 @@ pub struct Options {
     pub start: Start,
     /// The device is not in the guest's QEMU: [`Options::qemu_arguments`] connect it.
     pub device_elsewhere: bool,
+    /// What plugins and the caller's arguments reach, besides the files and ports that the other options name.
+    pub reach: Jail,
+    /// Descriptors that QEMU inherits under their numbers.
+    pub inherited: Vec<Arc<OwnedFd>>,
+    /// The peer of a network workload, where it listens already; else the run starts it.
+    pub server: Option<Arc<Server>>,
 }
 
 /// The device of a run with its back ends, for another QEMU that runs it.
@@ -106,6 +116,8 @@ pub struct DeviceSide {
     pub arguments: Vec<String>,
     /// The values of `-device`, in order.
     pub devices: Vec<String>,
+    /// What that QEMU may reach.
+    pub reach: Jail,
 }
 
 /// A port of this machine's loopback address that is forwarded to a port of the guest.
@@ -161,6 +173,9 @@ impl Options {
             files: Vec::new(),
             start: Start::Boot,
             device_elsewhere: false,
+            reach: Jail::new(),
+            inherited: Vec::new(),
+            server: None,
         }
     }
 }

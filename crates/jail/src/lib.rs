@@ -1,0 +1,23 @@
+//! Jails for the processes of a run: what they may reach is listed, and everything else is refused.
+//!
+//! A [`Jail`] is a list of paths and ports. The kernel enforces it by Landlock. Every jailed process also loses its
+//! capabilities, and may not use system calls that no program of a run needs. All that holds for its children, too.
+//!
+//! **Knows**: capabilities, Landlock, seccomp, and how a child process enters them. **Must not know**: what the
+//! programs in it are, and what they do.
+
+pub mod filter;
+
+mod calls;
+mod enter;
+mod landlock;
+mod list;
+mod reach;
+
+pub use enter::{Error, spawn};
+pub use landlock::{Landlock, available};
+pub use list::Jail;
+pub use reach::out_of_reach;
+
+#[cfg(test)]
+mod tests;

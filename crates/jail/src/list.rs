@@ -1,0 +1,75 @@
+//! What a jailed process may reach.
+
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// What a process may reach; all else is refused. The process also reads its own folder in `/proc`, unless another jailed
+/// process starts it.
+///
+/// A path that does not exist when the process starts is left out: the process finds nothing there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Jail {
+    /// Files and folders that are read and executed, with all below them.
+    pub(crate) reads: Vec<PathBuf>,
+    /// Files and folders that are also written, with all below them.
+    pub(crate) writes: Vec<PathBuf>,
+    /// TCP ports of any machine that are connected to.
+    pub(crate) connects: Vec<u16>,
+    /// TCP ports of this machine that are listened on.
+    pub(crate) binds: Vec<u16>,
+    /// True where Unix sockets are opened; those that are inherited need no permission.
+    pub(crate) unix_sockets: bool,
+}
+
+impl Jail {
+    /// A jail from which nothing is reached.
+    pub fn new() -> Jail {
+        Jail::default()
+    }
+
+    /// Also permits to read and execute a file, or all that a folder holds.
+    pub fn reads(mut self, path: impl AsRef<Path>) -> Jail {
+        self.reads.push(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// Also permits to read and write a file, or to read, write, create and remove what a folder holds.
+    pub fn writes(mut self, path: impl AsRef<Path>) -> Jail {
+        self.writes.push(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// Also permits TCP connections to a port.
+    pub fn connects(mut self, port: u16) -> Jail {
+        self.connects.push(port);
+        self
+    }
+
+    /// Also permits to listen on a TCP port.
+    pub fn binds(mut self, port: u16) -> Jail {
+        self.binds.push(port);
+        self
+    }
+
+    /// Also permits to open Unix sockets, at any path that the user may open. Those of other services are among them,
+    /// and many of those do what root asks.
+    pub fn unix_sockets(mut self) -> Jail {
+        self.unix_sockets = true;
+        self
+    }
+
+    /// Permits what either of both permits.
+    pub fn and(mut self, other: &Jail) -> Jail {
+        self.reads.extend_from_slice(&other.reads);
+        self.writes.extend_from_slice(&other.writes);
+        self.connects.extend_from_slice(&other.connects);
+        self.binds.extend_from_slice(&other.binds);
+        self.unix_sockets |= other.unix_sockets;
+        self
+    }
+
+    /// All paths that the process may reach.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.reads.iter().chain(&self.writes).map(PathBuf::as_path)
+    }
+}
