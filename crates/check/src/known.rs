@@ -73,10 +73,8 @@ impl Known {
                 "--fail-on new needs to know which findings are not new; add --baseline or --against".into(),
             ));
         }
-        let folder = plan.write_baseline.as_deref().and_then(Path::parent);
-        if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            let folder = folder.display();
-            return Err(HostError::Usage(format!("--write-baseline: there is no folder {folder}")));
+        if let Some(file) = &plan.write_baseline {
+            files::refuse_without_folder("--write-baseline", file)?;
         }
         let mut rules = Rules::default();
         for path in Policy::suppressions(plan.policy.as_deref())?.iter().chain(&plan.suppress) {

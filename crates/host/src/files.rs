@@ -43,6 +43,15 @@ pub fn charts(file: &Path) -> Result<String, HostError> {
     text(file, MAX_CHARTS, "a file of charts")
 }
 
+/// Refuses a file that could not be written, before a run that would end without it; `option` names it. An absent folder
+/// is such a reason.
+pub fn refuse_without_folder(option: &str, file: &Path) -> Result<(), HostError> {
+    match file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(HostError::Usage(format!("{option}: there is no folder {}", folder.display()))),
+        None => Ok(()),
+    }
+}
+
 /// Writes a file whole or not at all. A device or a pipe is written to, not replaced.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), HostError> {
     if fs::metadata(file).is_ok_and(|kind| !kind.is_file()) {

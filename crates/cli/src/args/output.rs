@@ -1,8 +1,8 @@
 //! Options of `check` and `analyze` about how the report is printed and written.
 
 use clap::{Args, ValueEnum};
-use guardrail_host::HostError;
-use std::path::{Path, PathBuf};
+use guardrail_host::{HostError, files};
+use std::path::PathBuf;
 
 /// How a report is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -61,11 +61,7 @@ impl OutputArgs {
     /// Refuses files that could not be written, before a run that would end without them.
     pub fn refuse(&self) -> Result<(), HostError> {
         for Written { file, .. } in &self.written {
-            let folder =
-                file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            if !folder.is_dir() {
-                return Err(HostError::Usage(format!("--output: there is no folder {}", folder.display())));
-            }
+            files::refuse_without_folder("--output", file)?;
             if file.is_dir() {
                 return Err(HostError::Usage(format!("--output: {} is a folder", file.display())));
             }
