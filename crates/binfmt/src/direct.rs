@@ -33,7 +33,7 @@ pub struct DirectImage {
 }
 
 /// A program header of the kind that is loaded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Segment {
     /// Where the file has its physical address.
     field: usize,
@@ -44,7 +44,7 @@ struct Segment {
 }
 
 /// Offsets in the file of the words to which a shift is added, or from which it is subtracted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lists {
     wide: Vec<usize>,
     inverse: Vec<usize>,
@@ -188,15 +188,12 @@ impl Lists {
             }
         };
         let read = |list: &[u32], size| list.iter().map(place(size)).collect::<Option<Vec<usize>>>();
-        match lists[..] {
-            [wide, narrow] => {
-                Some(Lists { wide: read(wide, 8)?, inverse: Vec::new(), narrow: read(narrow, 4)? })
-            }
-            [wide, inverse, narrow] => {
-                Some(Lists { wide: read(wide, 8)?, inverse: read(inverse, 4)?, narrow: read(narrow, 4)? })
-            }
-            _ => None,
-        }
+        let (wide, inverse, narrow) = match lists[..] {
+            [wide, narrow] => (wide, &[][..], narrow),
+            [wide, inverse, narrow] => (wide, inverse, narrow),
+            _ => return None,
+        };
+        Some(Lists { wide: read(wide, 8)?, inverse: read(inverse, 4)?, narrow: read(narrow, 4)? })
     }
 }
 
