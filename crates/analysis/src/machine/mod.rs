@@ -15,7 +15,7 @@ pub use objects::{LARGEST_SLAB, Object, ObjectId, Objects, kmalloc_slot};
 pub use rooms::rooms;
 pub use state::{State, describe};
 pub(crate) use world::find;
-pub use world::{Constant, LineLookup, ModuleMap, Range, Region, World};
+pub use world::{Constant, LineLookup, ModuleMap, Pointed, Range, Region, World};
 
 /// End of the half of the address space that belongs to user space.
 pub const USER_END: u64 = 1 << 47;

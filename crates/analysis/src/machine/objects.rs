@@ -48,6 +48,9 @@ pub struct Object {
     pub module: Option<u32>,
     /// Number of the allocation; grows with each one.
     pub serial: u64,
+    /// Where the driver first stored the address that the allocator returned: the start of the object there, and
+    /// the offset in it. `None` where it stored it nowhere, or nobody followed it.
+    pub held_at: Option<(u64, u64)>,
 }
 
 impl Object {
@@ -215,6 +218,7 @@ mod tests {
             freed: None,
             module: None,
             serial: 0,
+            held_at: None,
         }
     }
 

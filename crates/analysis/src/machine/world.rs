@@ -26,6 +26,17 @@ pub(crate) fn find(ranges: &[Range], addr: u64) -> Option<&Range> {
 /// Returns the source lines of an address; `None` where they are not known.
 pub type LineLookup = Box<dyn Fn(u64) -> Option<Source> + Send>;
 
+/// A structure type that a pointer points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointed {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// It ends with an array without a length, so that its memory may be longer.
+    pub open: bool,
+}
+
 /// Bytes of a module's file that nothing changes in memory, such as texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
@@ -129,6 +140,11 @@ pub trait World {
     }
     /// The lock that begins at an offset of a structure type of the module or the kernel, by its member's name.
     fn lock_field(&self, _module: &str, _structure: &str, _offset: u64) -> Option<String> {
+        None
+    }
+    /// What the pointer at an offset of a structure type of the module or the kernel points to; `None` where
+    /// that is no pointer to a structure with a name.
+    fn pointed_at(&self, _module: &str, _structure: &str, _offset: u64) -> Option<Pointed> {
         None
     }
     /// Size of a structure type of the kernel, in bytes.

@@ -101,8 +101,9 @@ impl Provenance {
         self.words.overwrite(access.addr, u64::from(access.size));
     }
 
-    /// The driver stored a pointer.
-    pub(crate) fn stored(&mut self, state: &State, insn: &InsnCtx, access: &Access, pointer: Pointer) {
+    /// The driver stored a pointer. An object whose address was stored in another one for the first time remembers
+    /// the place.
+    pub(crate) fn stored(&mut self, state: &mut State, insn: &InsnCtx, access: &Access, pointer: Pointer) {
         if access.size != 8 || access.io || access.addr < USER_END {
             return;
         }
@@ -115,15 +116,26 @@ impl Provenance {
         if state.modules.contains(access.addr) {
             return self.words.put(access.addr, pointer);
         }
-        match state.objects.at(access.addr) {
-            Some((_, object)) if object.is_live() && is_drivers_own(object) => {
+        let holder = state.objects.at(access.addr).map(|(_, object)| object);
+        match holder {
+            Some(object) if object.is_live() && is_drivers_own(object) => {
                 self.words.put(access.addr, pointer);
             }
             // The kernel or a device may write there at any time.
-            Some((_, object)) if object.is_live() && pointer.value.is_some() => {
+            Some(object) if object.is_live() && pointer.value.is_some() => {
                 self.words.put(access.addr, Pointer { certain: false, ..pointer });
             }
             _ => {}
+        }
+        if let Some(holder) = holder.filter(|holder| holder.is_live() && access.addr >= holder.start)
+            && let Some(held) = self.pointees.first_held(pointer)
+        {
+            let at = (holder.start, access.addr - holder.start);
+            if let Some(id) = state.objects.at(held).map(|(id, _)| id)
+                && let Some(object) = state.objects.get_mut(id).filter(|object| object.start == held)
+            {
+                object.held_at = Some(at);
+            }
         }
     }
 

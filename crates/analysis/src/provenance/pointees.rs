@@ -21,6 +21,8 @@ struct Pointee {
     start: u64,
     end: u64,
     serial: u64,
+    /// Its address was stored in an object.
+    held: bool,
     /// The object as it was when it was freed; `None` while it is allocated.
     dead: Option<Box<Object>>,
 }
@@ -69,6 +71,15 @@ impl Pointees {
         self.get(number).filter(|pointee| pointee.dead.is_none()).map(|pointee| pointee.start)
     }
 
+    /// The start of an object that is allocated, at the first store of its address.
+    #[inline]
+    pub(super) fn first_held(&mut self, pointer: Pointer) -> Option<u64> {
+        let pointee = self.get_mut(pointer.from)?;
+        let first = !pointee.held && pointee.dead.is_none() && pointer.value == Some(pointee.start);
+        pointee.held |= first;
+        first.then_some(pointee.start)
+    }
+
     /// The number of an object, which gets one unless it has one. `None` where there are too many.
     pub(super) fn allocated(&mut self, object: &Object) -> Option<u32> {
         let (start, end, serial) = (object.start, object.end(), object.serial);
@@ -77,7 +88,7 @@ impl Pointees {
             (pointee.start, pointee.end) = (start, end);
             return Some(number);
         }
-        let pointee = |number| Pointee { number, start, end, serial, dead: None };
+        let pointee = |number| Pointee { number, start, end, serial, held: false, dead: None };
         let number = if let Some(last) = self.unused.pop() {
             // The place 0 is not used, so no number is 0.
             let generation = (last >> PLACE_BITS).wrapping_add(1) % GENERATIONS;

@@ -378,6 +378,7 @@ impl Replay {
             freed: None,
             module: frame.call.module.filter(|_| by_driver),
             serial: 0,
+            held_at: None,
         };
         self.state.order.forget(base, slot_end);
         let Some((id, gone)) = self.state.objects.add(object) else { return };

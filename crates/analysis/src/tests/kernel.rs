@@ -1,6 +1,6 @@
 //! A kernel for tests, whose functions are named and described one by one, with the module that tests run.
 
-use crate::machine::{Constant, ModuleMap, Range, Region, World};
+use crate::machine::{Constant, ModuleMap, Pointed, Range, Region, World};
 use guardrail_knowledge::chart::{Call, Chart, parse};
 use guardrail_knowledge::effect::{Class, Effect, Key, Len, Ptr, Summary, When, Zeroed};
 use guardrail_trace::event::{Global, Head, Kind, RegionFlags};
@@ -236,7 +236,22 @@ impl World for Rc<Kernel> {
         (module == "drv" && size == 320).then(|| "device".to_owned())
     }
     fn lock_field(&self, _: &str, structure: &str, offset: u64) -> Option<String> {
-        (structure == "device" && offset == 64).then(|| "table.lock".to_owned())
+        let member = match (structure, offset) {
+            ("device", 64) => "table.lock",
+            ("ring", 8) => "lock",
+            ("list_head", 8) => "prev",
+            _ => return None,
+        };
+        Some(member.to_owned())
+    }
+    fn pointed_at(&self, _: &str, structure: &str, offset: u64) -> Option<Pointed> {
+        let (name, size, open) = match (structure, offset) {
+            ("device", 128) => ("ring", 48, false),
+            ("device", 136) => ("list_head", 16, false),
+            ("device", 144) => ("ring", 48, true),
+            _ => return None,
+        };
+        Some(Pointed { name: name.to_owned(), size, open })
     }
     fn dma_skip_sync(&self) -> Option<u64> {
         self.dma_skip_sync

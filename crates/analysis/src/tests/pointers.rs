@@ -1,6 +1,7 @@
 //! Accesses through pointers that came from another object than the one they hit.
 
 use super::guest::*;
+use guardrail_knowledge::effect::{Effect, LockKind, LockMode, SyncOp, When};
 
 const NEIGHBOR: u64 = HEAP + 64;
 /// mov rbx, rax
@@ -351,4 +352,40 @@ fn a_string_instruction_that_begins_in_a_neighbor() {
         g.found(),
         ["out-of-bounds at f+0x20: out-of-bounds write of 8 bytes at offset 64 of a 64-byte slab object"]
     );
+}
+
+/// The name of the lock at an offset of an object whose address the driver keeps in its device, at the displacement.
+fn kept(size: u64, displacement: u8, offset: u64) -> String {
+    let (kind, mode, when) = (LockKind::Spin, LockMode::Exclusive, When::Always);
+    let lock = SyncOp::Lock { kind, key: arg(0), mode, when, tries: false };
+    let kernel = kernel().function("_raw_spin_lock", [Effect::Sync(lock)]);
+    let mut g = Guest::with(kernel, &["dmcheck", "lockcheck"]);
+    g.hooked(F, "kmalloc", &[320, GFP_KERNEL], HEAP);
+    // mov rbx, rax
+    g.block(F + 5, &[0x48, 0x89, 0xc3]);
+    let object = HEAP + 0x1000;
+    g.hooked(F + 8, "kmalloc", &[size, GFP_KERNEL], object);
+    // mov [rbx+displacement], rax
+    g.block(F + 13, &[0x48, 0x89, 0x83, displacement, 0, 0, 0]);
+    g.store(0, HEAP + u64::from(displacement), 8);
+    for at in [F + 20, F + 25] {
+        g.called(at, "_raw_spin_lock", &[object + offset]);
+    }
+    let found = g.found();
+    let locks = found.iter().find_map(|found| found.split("the spinlock ").nth(1));
+    let name = locks.and_then(|rest| rest.split(", which").next());
+    name.unwrap_or_else(|| panic!("no lock in {found:?}")).to_owned()
+}
+
+#[test]
+fn an_object_is_what_the_pointer_to_it_points_to() {
+    assert_eq!(kept(48, 128, 8), "ring.lock");
+    // An element of an array, and a structure with more behind it.
+    assert_eq!(kept(96, 128, 56), "ring.lock");
+    assert_eq!(kept(100, 144, 8), "ring.lock");
+    // The type has another size, is a part of another one, or is not known.
+    for (size, displacement, offset) in [(100, 128, 8), (48, 136, 8), (48, 152, 8)] {
+        let name = kept(size, displacement, offset);
+        assert_eq!(name, format!("offset {offset} of the {size}-byte slab object allocated in f"));
+    }
 }

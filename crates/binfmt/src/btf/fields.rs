@@ -7,6 +7,17 @@ use std::fmt::Write;
 /// How deep structures in structures are followed.
 const MAX_NESTING: u32 = 32;
 
+/// A structure that a pointer points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointed<'a> {
+    /// Its name; empty where it has none.
+    pub name: &'a str,
+    /// Its size in bytes.
+    pub size: u64,
+    /// It ends with an array without a length, so that its memory may be longer.
+    pub open: bool,
+}
+
 impl Btf {
     /// The name of the only structure of this size among these types, without those of a base. `None` if
     /// several have it.
@@ -118,6 +129,21 @@ impl Btf {
         None
     }
 
+    /// The structure that the pointer at an offset of a structure points to.
+    pub fn pointed_at(&self, structure: TypeId, offset: u64) -> Option<Pointed<'_>> {
+        let id = self.pointee_type(self.type_at(structure, offset)?)?;
+        let raw = self.raw(id).filter(|t| t.kind == Kind::Struct)?;
+        let last = raw.extra.chunks_exact(12).next_back();
+        let open = last.and_then(|member| u32_at(member, 4)).is_some_and(|ty| self.is_endless(ty));
+        Some(Pointed { name: self.name_of(raw), size: u64::from(raw.value), open })
+    }
+
+    /// Whether a type is an array without a length.
+    fn is_endless(&self, ty: TypeId) -> bool {
+        let raw = self.resolve(ty).and_then(|ty| self.raw(ty));
+        raw.is_some_and(|t| t.kind == Kind::Array && u32_at(t.extra, 8) == Some(0))
+    }
+
     /// The first member that covers an offset: its name, its type, and the byte where it begins. An array
     /// without a length at the end of a structure has no end.
     fn member_over(&self, id: TypeId, offset: u64) -> Option<(&str, TypeId, u64)> {
@@ -138,11 +164,7 @@ impl Btf {
             if (start..end).contains(&offset) {
                 return Some((name()?, ty, if bits == 0 { start } else { offset }));
             }
-            let endless = raw.kind == Kind::Struct
-                && self
-                    .resolve(ty)
-                    .and_then(|ty| self.raw(ty))
-                    .is_some_and(|t| t.kind == Kind::Array && u32_at(t.extra, 8) == Some(0));
+            let endless = raw.kind == Kind::Struct && self.is_endless(ty);
             open = (endless && start <= offset).then_some((name()?, ty, start));
         }
         open

@@ -76,6 +76,35 @@ fn places_have_names() {
 }
 
 #[test]
+fn a_pointer_tells_the_structure_that_it_points_to() {
+    let mut b = Builder::new(0);
+    b.add("int", 1, 0, 4, &[1 << 24 | 32]); // 1
+    b.add("", 3, 0, 0, &[1, 1, 0]); // 2: int[]
+    let (count, all) = (b.name("count"), b.name("all"));
+    b.add("open", 4, 2, 4, &[count, 1, 0, all, 2, 32]); // 3
+    b.add("plain", 4, 1, 4, &[count, 1, 0]); // 4
+    b.add("", 2, 0, 3, &[]); // 5: struct open *
+    b.add("", 2, 0, 4, &[]); // 6: struct plain *
+    b.add("", 3, 0, 0, &[6, 1, 2]); // 7: struct plain *[2]
+    b.add("", 2, 0, 1, &[]); // 8: int *
+    b.add("", 2, 0, 0, &[]); // 9: void *
+    let names = ["a", "b", "c", "d"].map(|name| b.name(name));
+    let members: Vec<u32> = names
+        .into_iter()
+        .zip([(5, 0), (7, 64), (8, 192), (9, 256)])
+        .flat_map(|(n, (t, at))| [n, t, at])
+        .collect();
+    b.add("driver", 4, 4, 40, &members); // 10
+    let btf = Btf::parse(&b.build(), None).unwrap();
+    let driver = btf.struct_named("driver").unwrap();
+    let pointed = |offset| btf.pointed_at(driver, offset).map(|to| (to.name, to.size, to.open));
+    assert_eq!(pointed(0), Some(("open", 4, true)));
+    assert_eq!([pointed(8), pointed(16)], [Some(("plain", 4, false)); 2]);
+    // A number, nothing that is known, the middle of a pointer, and what is behind the end.
+    assert_eq!([pointed(24), pointed(32), pointed(4), pointed(40)], [None; 4]);
+}
+
+#[test]
 fn members_of_a_type_are_found_by_where_they_begin() {
     let mut b = Builder::new(0);
     b.add("int", 1, 0, 4, &[1 << 24 | 32]); // 1

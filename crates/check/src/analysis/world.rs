@@ -2,7 +2,7 @@
 
 use crate::analysis::sources::{ModuleSources, Sources};
 use crate::input::{AnalysisInput, ModuleFile};
-use guardrail_analysis::machine::{Constant, LineLookup, ModuleMap, Range, Region, World, rooms};
+use guardrail_analysis::machine::{Constant, LineLookup, ModuleMap, Pointed, Range, Region, World, rooms};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
 use guardrail_finding::Source;
@@ -233,6 +233,16 @@ impl World for KernelWorld {
     fn lock_field(&self, module: &str, structure: &str, offset: u64) -> Option<String> {
         let types = self.types(module);
         types.field_of_type(types.struct_named(structure)?, offset, &LOCK_TYPES)
+    }
+
+    fn pointed_at(&self, module: &str, structure: &str, offset: u64) -> Option<Pointed> {
+        let types = self.types(module);
+        let pointed = types.pointed_at(types.struct_named(structure)?, offset)?;
+        (!pointed.name.is_empty()).then(|| Pointed {
+            name: pointed.name.to_owned(),
+            size: pointed.size,
+            open: pointed.open,
+        })
     }
 
     fn size_of(&self, structure: &str) -> Option<u64> {
