@@ -3,10 +3,12 @@
 use crate::args::{Format, ReportArgs};
 use crate::errors::{CliError, Status};
 use crate::output::{self, Extent};
-use guardrail_check::last;
+use guardrail_check::{known, last};
+use guardrail_report::list::FindingList;
 use guardrail_report::mail::mail;
-use guardrail_report::text;
+use guardrail_report::{Report, text};
 use guardrail_vm::Cache;
+use std::path::Path;
 
 /// Prints a report again, or some of its findings.
 pub fn run(args: &ReportArgs) -> Result<Status, CliError> {
@@ -21,9 +23,10 @@ pub fn run(args: &ReportArgs) -> Result<Status, CliError> {
     }
     last::choose(&mut report, &args.fingerprints)?;
     if args.mail {
+        let other = args.other_build.as_deref().map(|file| other_build(&report, file)).transpose()?;
         let mut out = Vec::new();
         for finding in &report.findings {
-            mail(&report, finding, &mut out).map_err(CliError::io("write", "the mail"))?;
+            mail(&report, finding, other.as_ref(), &mut out).map_err(CliError::io("write", "the mail"))?;
         }
         output::text(&String::from_utf8_lossy(&out))?;
         return Ok(Status::Clean);
@@ -38,4 +41,18 @@ pub fn run(args: &ReportArgs) -> Result<Status, CliError> {
         format => output::report(&report, format, Extent::Full)?,
     }
     Ok(Status::Clean)
+}
+
+/// The findings of another build of the report's driver.
+fn other_build(report: &Report, file: &Path) -> Result<FindingList, CliError> {
+    let other = known::report(file)?;
+    if other.is_of(&report.driver) {
+        return Ok(other);
+    }
+    Err(CliError::Usage(format!(
+        "{} is of the driver {}, and the finding is of {}; give a report of the same driver",
+        file.display(),
+        other.driver,
+        report.driver
+    )))
 }

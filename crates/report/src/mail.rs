@@ -2,11 +2,13 @@
 //!
 //! Everything in it is in the report. What the report does not say is named as unknown, or left out.
 
+mod builds;
 mod kinds;
 mod page;
 mod reproduce;
 mod timeline;
 
+use crate::list::FindingList;
 use crate::model::{ModuleIdentity, Report};
 use crate::text::{access, clean, position};
 use guardrail_finding::{ContextInfo, Finding, Frame, KERNEL_CHECKER, trace_lines};
@@ -14,8 +16,14 @@ use kinds::{in_words, prefix};
 use page::Page;
 use std::io::{self, Write};
 
-/// Writes the mail about a finding of the report, with its subject as the first line.
-pub fn mail(report: &Report, finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the mail about a finding of the report, with its subject as the first line. `other` is a run of the same
+/// driver in another build or kernel.
+pub fn mail(
+    report: &Report,
+    finding: &Finding,
+    other: Option<&FindingList>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut page = Page::default();
     page.line(&subject(report, finding));
     page.gap();
@@ -26,6 +34,9 @@ pub fn mail(report: &Report, finding: &Finding, out: &mut dyn Write) -> io::Resu
         None => fault(finding, &mut page),
     }
     reproduce::write(report, finding, &mut page);
+    if let Some(other) = other {
+        builds::write(report, finding, other, &mut page);
+    }
     how(report, finding, &mut page);
     out.write_all(page.finish().as_bytes())
 }

@@ -1,6 +1,7 @@
 //! Tests the mails about findings of a stored report: one snapshot for each form. The report is made up in
 //! part, and its findings are of several runs.
 
+use guardrail_report::list::FindingList;
 use guardrail_report::{Report, json, mail};
 
 fn stored() -> Report {
@@ -9,9 +10,14 @@ fn stored() -> Report {
 
 /// The mail about the finding whose fingerprint begins so.
 fn of(report: &Report, id: &str) -> String {
+    beside(report, id, None)
+}
+
+/// The same, with a run of another build.
+fn beside(report: &Report, id: &str, other: Option<&FindingList>) -> String {
     let finding = report.findings.iter().find(|finding| finding.id.starts_with(id)).unwrap();
     let mut out = Vec::new();
-    mail::mail(report, finding, &mut out).unwrap();
+    mail::mail(report, finding, other, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.lines().all(|line| line.chars().count() <= 76), "{text}");
     assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
@@ -67,6 +73,33 @@ fn what_a_report_does_not_say_is_not_invented() {
     assert!(text.contains("The report does not say with which options the run was made."), "{text}");
     assert!(text.contains("(no call trace is known)"), "{text}");
     assert!(!text.contains("guardrail check"), "{text}");
+}
+
+#[test]
+fn a_run_of_another_build_narrows_the_change_down() {
+    let report = stored();
+    let race = "e527d911be898bfa";
+    let mut other = FindingList { kernel: "6.12.1-other".into(), ..FindingList::of(&report) };
+    let part = |other: &FindingList| {
+        let text = beside(&report, race, Some(other));
+        let (_, part) = text.split_once("In another build:\n").expect("the part");
+        part.split("\n\n").next().unwrap_or_default().replace('\n', " ")
+    };
+    assert_eq!(
+        part(&other),
+        "A run of 6.12.1-other has the same finding, so no change between the two brought it."
+    );
+    other.findings.clear();
+    other.completed = true;
+    let between = part(&other);
+    assert!(between.starts_with("A run of 6.12.1-other did not find it."), "{between}");
+    assert!(between.contains("between 6.12.1-other and 6.1"), "{between}");
+    assert!(between.contains("8139cp.c"), "{between}");
+    let same = FindingList { kernel: report.kernel.clone(), ..other.clone() };
+    let said = format!("between the other build on {} and this one", report.kernel);
+    assert!(part(&same).contains(&said), "{}", part(&same));
+    other.completed = false;
+    assert!(part(&other).starts_with("A run of 6.12.1-other tells nothing"));
 }
 
 #[test]

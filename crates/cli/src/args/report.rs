@@ -19,6 +19,9 @@ pub struct ReportArgs {
     /// Print one finding as a mail to the list of its driver
     #[arg(long, conflicts_with_all = ["full", "format"])]
     pub mail: bool,
+    /// A report of the driver in another build or kernel: the mail says whether that run found the same
+    #[arg(long, value_name = "FILE", requires = "mail")]
+    pub other_build: Option<PathBuf>,
     /// How they are printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
