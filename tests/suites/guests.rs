@@ -486,9 +486,8 @@ fn race_is_confirmed() -> Result<(), Failed> {
     let tools = "drcheck:klockset,dmcheck,dmacheck,lockcheck,protocheck";
     let found = check(&["zoo/race-free", "zoo/race-free_ok", "--tool", tools, "--out", &out]);
     found.report()?;
-    let confirmed = |runs: &str| {
-        guardrail(&["confirm", "--out", &out, "--runs", runs, "--follow", "5", "--format", "json"])
-    };
+    let always = ["confirm", "--out", &out, "--format", "json", "--follow", "5", "--repeat", "2", "--runs"];
+    let confirmed = |runs: &str| guardrail(&[&always[..], &[runs]].concat());
     let mut result = confirmed("1");
     let stored = || -> Result<Value, Failed> {
         Ok(serde_json::from_str(&std::fs::read_to_string(folder.path().join("run/report.json"))?)?)
@@ -504,6 +503,7 @@ fn race_is_confirmed() -> Result<(), Failed> {
                 && then["outcome"] == "fault"
                 && fault["kind"] == "use-after-free"
                 && fault["function"] == "race_free_expire"
+                && one["repeated"]["forced"] != 0
         };
         let (races, twins) = (of("race_free"), of("race_free_ok"));
         ensure(races.iter().any(faulty), || format!("the race: {races:#?}"))?;

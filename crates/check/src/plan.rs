@@ -89,11 +89,13 @@ pub struct Effort {
     /// How long a run goes on after the order of a confirmed race was forced, to see what follows; 0 to
     /// look for no consequence. Whole seconds.
     pub follow: Duration,
+    /// How often the order of a confirmed race is forced again, each time in a run of its own.
+    pub repeat: u32,
 }
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { tries: 40, runs: 3, follow: Duration::ZERO }
+        Effort { tries: 40, runs: 3, follow: Duration::ZERO, repeat: 0 }
     }
 }
 

@@ -11,7 +11,12 @@ use std::time::Duration;
 
 /// Confirms findings of an earlier run, and prints the outcome of each.
 pub fn run(args: &ConfirmArgs) -> Result<Status, CliError> {
-    let effort = Effort { tries: args.tries, runs: args.runs, follow: Duration::from_secs(args.follow) };
+    let effort = Effort {
+        tries: args.tries,
+        runs: args.runs,
+        follow: Duration::from_secs(args.follow),
+        repeat: args.repeat,
+    };
     let races = confirm(&args.out, &args.findings, effort, &Host::open()?)?;
     print(&races, args.format)?;
     let confirmed = |race: &Finding| race.confirmation.as_ref().is_some_and(|c| c.outcome == CONFIRMED);
@@ -38,9 +43,10 @@ fn line(race: &Finding) -> String {
         text.push_str(&format!(" / {}", place(&frame.function, frame.offset)));
     }
     match &race.confirmation {
-        Some(Confirmation { outcome, detail, consequence, .. }) => {
+        Some(Confirmation { outcome, detail, consequence, repeated, .. }) => {
             let then = consequence.as_ref().map_or(String::new(), |then| format!("; {}", then.detail));
-            format!("{text}: {outcome}: {detail}{then}\n")
+            let again = repeated.as_ref().map_or(String::new(), |again| format!("; {again}"));
+            format!("{text}: {outcome}: {detail}{then}{again}\n")
         }
         None => format!("{text}: not tried\n"),
     }

@@ -20,6 +20,6 @@ pub use fingerprint::{Fingerprints, SMALL_OBJECT, Target, without_indices};
 pub use model::{
     AccessInfo, BaselineState, CallStack, Confirmation, Consequence, ContextInfo, Finding, ForcedOrder,
     Frame, HeldLock, KERNEL_CHECKER, ModuleCoverage, ObjectInfo, OriginInfo, OtherAccess, RaceSide, Related,
-    Severity, Suppressed, trace_lines,
+    Repeated, Severity, Suppressed, trace_lines,
 };
 pub use source::{Inlined, Location, Source};

@@ -170,6 +170,25 @@ pub struct Confirmation {
     /// What followed where the order was forced; absent where nobody looked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consequence: Option<Box<Consequence>>,
+    /// How often the order was forced again; absent where nobody tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<Repeated>,
+}
+
+/// How reliably the order of a race can be forced: runs of the guest that held nothing but its two accesses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Repeated {
+    /// Number of runs of the guest, each until the accesses met or the workload ended.
+    pub runs: u64,
+    /// The runs in which the accesses met.
+    pub forced: u64,
+    /// Seconds from the start of the guest to the meeting, the median of the runs with one; 0 without any.
+    pub seconds: f64,
+    /// Runs without a meeting that did not complete, and how the first of them ended.
+    pub failed: u64,
+    /// How the first such run ended; `null` where all completed.
+    pub failure: Option<String>,
 }
 
 /// What followed where the order of a race was forced while all checkers ran.
@@ -409,6 +428,21 @@ pub struct OriginInfo {
     /// Call stack of its allocation or setup.
     #[serde(default)]
     pub stack: Vec<Frame>,
+}
+
+impl std::fmt::Display for Repeated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let runs = if self.runs == 1 { "run" } else { "runs" };
+        write!(f, "the order was forced again in {} of {} {runs}", self.forced, self.runs)?;
+        if self.forced > 0 {
+            write!(f, ", after {:.1} s (median)", self.seconds)?;
+        }
+        match (&self.failure, self.failed) {
+            (Some(why), 1) => write!(f, "; one did not complete: {why}"),
+            (Some(why), failed) => write!(f, "; {failed} did not complete, the first: {why}"),
+            (None, _) => Ok(()),
+        }
+    }
 }
 
 impl std::fmt::Display for Frame {

@@ -155,6 +155,9 @@ pub(crate) fn finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> 
         if let Some(consequence) = &confirmation.consequence {
             writeln!(out, "Consequence: {}", clean(&consequence.detail))?;
         }
+        if let Some(repeated) = &confirmation.repeated {
+            writeln!(out, "Reproducer: {}", clean(&repeated.to_string()))?;
+        }
     }
     let context = &finding.context;
     if let Some(access) = &finding.access {

@@ -114,6 +114,13 @@ fn race() -> Finding {
                 seconds: 1.5,
                 finding: Some(undefined()),
             })),
+            repeated: Some(Repeated {
+                runs: 20,
+                forced: 19,
+                seconds: 7.25,
+                failed: 1,
+                failure: Some("the guest gave no sign of life for 40 s".into()),
+            }),
         }),
         module: "zoo".into(),
         function: "fill".into(),

@@ -50,6 +50,8 @@ pub struct Met {
     pub points: Vec<HoldPoint>,
     /// The scheduling of the run in which they met.
     pub scheduling: Scheduling,
+    /// The side that was held: 0 is the finding's own access.
+    pub held: u8,
 }
 
 /// Looks for consequences of races of one run.

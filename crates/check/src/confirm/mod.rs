@@ -6,6 +6,7 @@
 
 mod consequence;
 mod points;
+mod repeat;
 mod scheduling;
 mod verdict;
 
@@ -31,6 +32,8 @@ use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::{Limits, Options, Outcome, Plugin, TcgThreads};
 use scheduling::Scheduling;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 pub use verdict::CONFIRMED;
 use verdict::Seen;
@@ -75,6 +78,12 @@ pub fn confirm(
     if !effort.follow.is_zero() {
         let search = Search::new((&plan, &prepared, host), effort, &before)?;
         follow(search, &mut races, &met, &mut keep)?;
+    }
+    for met in met.iter().take(MOST_FOLLOWED).filter(|_| effort.repeat > 0) {
+        if let Some(confirmation) = &mut races[met.race].confirmation {
+            confirmation.repeated = Some(repeat::repeat((&plan, &prepared, host), effort, met)?);
+        }
+        keep(&races)?;
     }
     host.progress.finish();
     Ok(races)
@@ -200,7 +209,7 @@ pub fn confirm_races(
         let pairs = seen.iter().filter(|seen| seen.undecided()).count();
         let holds = scheduling.times(pairs, Holds { points, tries: effort.tries, ..Holds::default() });
         made += 1;
-        let (meets, outcome) = match held_run(plan, prepared, holds, scheduling, host) {
+        let (meets, outcome) = match held_run((plan, prepared, host), holds, scheduling, |_| false) {
             Err(HostError::Interrupted) => return Err(HostError::Interrupted),
             Err(error) => {
                 failures.push(sentence(&error));
@@ -223,7 +232,7 @@ pub fn confirm_races(
     let mut met = Vec::new();
     for ((race, points), seen) in open.into_iter().zip(&seen) {
         findings[race].confirmation = Some(seen.confirmation());
-        met.extend(seen.met().map(|scheduling| Met { race, points, scheduling }));
+        met.extend(seen.met().map(|(scheduling, held)| Met { race, points, scheduling, held }));
     }
     Ok(met)
 }
@@ -236,13 +245,13 @@ struct Ended {
     failed: Option<String>,
 }
 
-/// One run of the guest with accesses held. Returns the tracer's records of the holds.
+/// One run of the guest with accesses held, to the end of the workload, or until a record of the tracer is `enough`.
+/// Returns the tracer's records of the holds.
 fn held_run(
-    plan: &RunPlan,
-    prepared: &Prepared,
+    (plan, prepared, host): (&RunPlan, &Prepared, &Host),
     holds: Holds,
     scheduling: Scheduling,
-    host: &Host,
+    enough: impl Fn(&Meet) -> bool + Send + 'static,
 ) -> Result<(Vec<Meet>, Ended), HostError> {
     let tracer = library(tracer::LIBRARY)?;
     let folder =
@@ -254,7 +263,10 @@ fn held_run(
         LogOptions { words_per_ring: RING_WORDS, readers: 1, ..LogOptions::new(plan.cpus.into()) };
     let log = Log::create_with(shared.log(), &log_options)?;
     let reader = MergedReader::attach(&log)?;
-    let meets = std::thread::spawn(move || collect(reader, |_| ()));
+    let over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&over);
+    let meets =
+        std::thread::spawn(move || collect(reader, |meet| _ = enough(meet) && !ends.swap(true, Relaxed)));
     let options = Options {
         plugins: vec![Plugin { library: tracer, config }],
         reach: tracer::reach(&shared.log()),
@@ -268,7 +280,7 @@ fn held_run(
         outside: None,
         snapshots: None,
         on_finding: None,
-        until: None,
+        until: Some(&mut || over.load(Relaxed).then(|| "it has what it is made for".to_owned())),
     };
     let finished = guest.run(prepared, &options);
     log.mark_producer_dead();
@@ -276,6 +288,7 @@ fn held_run(
     let finished = finished?;
     let failed = match &finished.outcome {
         Outcome::Completed => None,
+        _ if over.load(Relaxed) => None,
         Outcome::Interrupted => return Err(HostError::Interrupted),
         other => Some(other.to_string()),
     };

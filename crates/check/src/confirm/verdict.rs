@@ -45,9 +45,9 @@ impl Seen {
         self.met == 0
     }
 
-    /// The scheduling of the run in which the sides met; `None` where they did not.
-    pub fn met(&self) -> Option<Scheduling> {
-        self.scheduling.filter(|_| self.met > 0)
+    /// The scheduling of the run in which the sides met, and the side that was held; `None` where they did not.
+    pub fn met(&self) -> Option<(Scheduling, u8)> {
+        Some((self.scheduling?, self.best.filter(|_| self.met > 0)?.held.role & 1))
     }
 
     /// Adds the records of one run.
@@ -149,6 +149,7 @@ impl Seen {
             values,
             order: self.best.as_ref().map(order),
             consequence: None,
+            repeated: None,
         }
     }
 }

@@ -189,6 +189,9 @@ pub struct ConfirmArgs {
     /// How long to look for what follows after a race was made to happen; 0 looks for nothing
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=600))]
     pub follow: u64,
+    /// Force the order of each race that was made to happen again, in N further runs, and count how often it works
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub repeat: u32,
     /// How the outcome is printed
     #[arg(long, value_enum, default_value_t = ListFormat::Text)]
     pub format: ListFormat,

@@ -47,5 +47,8 @@ fn tried(confirmation: &Confirmation, page: &mut Page) {
     } else {
         page.text(&format!("It did not work in {tries}, in {runs} of the guest: {}.", confirmation.outcome));
     }
-    page.text(&crate::text::sentence(&clean(&format!("{}.", confirmation.detail))));
+    let more = confirmation.repeated.as_ref().map(ToString::to_string);
+    for text in std::iter::once(&confirmation.detail).chain(&more) {
+        page.text(&crate::text::sentence(&clean(&format!("{text}."))));
+    }
 }
