@@ -17,6 +17,7 @@ use guardrail_report::{Report, Run};
 use guardrail_trace::config::{HoldPoint, Holds};
 use guardrail_trace::meet::MeetOutcome;
 use guardrail_vm::prepare::Prepared;
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -30,6 +31,9 @@ const NOTHING: &str = "nothing";
 const NOT_FORCED: &str = "not-forced";
 /// Most runs in which the order is to be forced once more.
 const RUNS: u32 = 2;
+/// Most further runs where the sides met in the other order than they had before, or on one CPU: there the other side
+/// is an interrupt, which ends before the held side goes on.
+const MORE_RUNS: u32 = 2;
 /// How long the held side stays in the second run after the other side has come, in milliseconds: the other
 /// may free or set up anew what the held side then goes on to use.
 const LINGER: u64 = 300;
@@ -113,6 +117,8 @@ impl End {
 struct Followed {
     findings: Vec<Finding>,
     seconds: Option<f64>,
+    /// The side that was held when they first met, unless both were on one CPU.
+    held: Option<u8>,
     end: Option<End>,
 }
 
@@ -143,7 +149,10 @@ impl<'a> Search<'a> {
     pub fn consequence(&mut self, met: &Met) -> Result<Consequence, HostError> {
         let mut best = None;
         let mut ended = Vec::new();
-        for linger_millis in [0, LINGER].into_iter().take(RUNS.min(self.effort.runs) as usize) {
+        let mut lingers: VecDeque<u64> = [0, LINGER].into();
+        lingers.truncate(self.effort.runs as usize);
+        let mut more = MORE_RUNS;
+        while let Some(linger_millis) = lingers.pop_front() {
             self.host.progress.step("forcing the order under all checkers");
             let holds = Holds { points: met.points.clone(), linger_millis, once: true, ..Holds::default() };
             let run = self.run(met.scheduling, holds)?;
@@ -173,6 +182,10 @@ impl<'a> Search<'a> {
                 return Ok(found);
             }
             best = best.filter(|one: &Consequence| one.outcome == VALUE_USED).or(Some(found));
+            if more > 0 && run.held != Some(met.held) {
+                more -= 1;
+                lingers.push_front(linger_millis);
+            }
         }
         let tried = u64::from(self.effort.tries * RUNS.min(self.effort.runs));
         Ok(best.unwrap_or_else(|| not_forced(tried, &ended)))
@@ -241,7 +254,8 @@ impl<'a> Search<'a> {
             return Err(HostError::Interrupted);
         }
         let seconds = first.get().map(|at| seconds(at.elapsed()));
-        meets.join().map_err(|_| HostError::Run("the reader of the log died".into()))??;
+        let meets = meets.join().map_err(|_| HostError::Run("the reader of the log died".into()))??;
+        let met = meets.iter().find(|meet| meet.outcome == MeetOutcome::Met);
         let concluded = ended.conclude().map_err(|error| signals.explain(error))?;
         if concluded.interrupted() {
             return Err(HostError::Interrupted);
@@ -252,7 +266,12 @@ impl<'a> Search<'a> {
             let why = run.detail.as_deref().unwrap_or(&run.outcome);
             return Err(HostError::Run(format!("the run under all checkers ended otherwise: {why}")));
         }
-        Ok(Followed { findings: concluded.report.findings, seconds, end })
+        Ok(Followed {
+            findings: concluded.report.findings,
+            seconds,
+            held: met.filter(|meet| meet.held.cpu != meet.other.cpu).map(|meet| meet.held.role & 1),
+            end,
+        })
     }
 }
 
