@@ -526,7 +526,7 @@ fn own_detectors() -> Result<(), Failed> {
     let text = "mount -t tmpfs pretended /sys/kernel/debug
         leaks=/sys/kernel/debug/kmemleak
         mkfifo $leaks
-        (read -r first <$leaks && read -r second <$leaks
+        (exec 3<>$leaks && read -r first <&3 && read -r second <&3 && exec 3>&-
         echo \"<6>kmemleak: 1 new suspected memory leaks ($first, $second)\" >/dev/kmsg
         echo 'unreferenced object 0x1 (size 8):' >$leaks) &\n";
     std::fs::write(&script, text)?;
