@@ -105,9 +105,22 @@ impl Packages {
         }
     }
 
-    /// True where the package index is in the cache.
+    /// True where the package index is in the cache, and apt finds it there: a cache that was moved has none.
     pub fn has_index(&self) -> bool {
-        self.cache.path("apt/updated").is_file()
+        let settings = fs::read_to_string(self.cache.path("apt/apt.conf")).unwrap_or_default();
+        self.cache.path("apt/updated").is_file() && settings.starts_with(&self.state())
+    }
+
+    /// The setting of apt's folder, which is the first one.
+    fn state(&self) -> String {
+        format!("Dir::State {};\n", quote(&self.folder().join("state")))
+    }
+
+    /// The folder of apt's files. Where a cache has that of another one by a link, it is the other's path, which stays
+    /// when the link is gone.
+    fn folder(&self) -> PathBuf {
+        let folder = self.cache.path("apt");
+        folder.canonicalize().unwrap_or(folder)
     }
 
     /// Fetches the package index anew.
@@ -152,20 +165,20 @@ impl Packages {
         }
         self.cache.write_atomically("apt/status", "")?;
         self.cache.write_atomically("apt/etc/sources.list", mirror.sources_list(KEYRING))?;
-        let dir = |name: &str| quote(&self.cache.path(name));
+        let dir = |name: &str| quote(&self.folder().join(name));
         let text = format!(
-            "Dir::State {};\nDir::State::status {};\nDir::Cache {};\nDir::Etc {};\n\
+            "{}Dir::State::status {};\nDir::Cache {};\nDir::Etc {};\n\
              Dir::Etc::sourcelist {};\nDir::Etc::sourceparts \"/dev/null\";\nDir::Etc::parts \"/dev/null\";\n\
              Dir::Etc::main \"/dev/null\";\nDir::Etc::preferences \"/dev/null\";\n\
              Dir::Etc::preferencesparts \"/dev/null\";\nDir::Etc::trustedparts \"/dev/null\";\n\
              Dir::Log \"/dev/null\";\nAPT::Architecture \"amd64\";\nAPT::Architectures \"amd64\";\n\
              APT::Sandbox::User \"\";\nAPT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\n\
              Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\nAcquire::Retries \"2\";\nAcquire::GzipIndexes \"true\";\n{}",
-            dir("apt/state"),
-            dir("apt/status"),
-            dir("apt/cache"),
-            dir("apt/etc"),
-            dir("apt/etc/sources.list"),
+            self.state(),
+            dir("status"),
+            dir("cache"),
+            dir("etc"),
+            dir("etc/sources.list"),
             inherited_settings(),
         );
         self.cache.write_atomically("apt/apt.conf", &text).map(|_| ())
@@ -385,4 +398,27 @@ fn inherited_settings() -> String {
         .filter(|line| keep.iter().any(|prefix| line.starts_with(prefix)) && !line.ends_with(" \"\";"))
         .map(|line| format!("{line}\n"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_apt_does_not_find_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let packages = |name: &str| Packages::new(&Cache::at(&folder.path().join(name)).unwrap());
+        let (own, linked) = (packages("own"), packages("linked"));
+        let apt = own.cache.path("apt");
+        fs::create_dir(&apt).unwrap();
+        fs::write(apt.join("updated"), "").unwrap();
+        assert!(!own.has_index());
+        fs::write(apt.join("apt.conf"), own.state()).unwrap();
+        assert!(own.has_index());
+        std::os::unix::fs::symlink(&apt, linked.cache.path("apt")).unwrap();
+        assert!(linked.has_index());
+        assert_eq!(linked.state(), own.state());
+        fs::rename(folder.path().join("own"), folder.path().join("moved")).unwrap();
+        assert!(!packages("moved").has_index());
+    }
 }
