@@ -2,6 +2,9 @@
 
 use crate::bytes::{c_str, slice, u16_at, u32_at, u64_at};
 use crate::error::KernelError;
+use std::borrow::Cow;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// Type of a section without bytes in the file.
 pub(crate) const SHT_NOBITS: u32 = 8;
@@ -12,6 +15,47 @@ pub(crate) const SHF_ALLOC: u64 = 2;
 pub(crate) const SHF_EXECINSTR: u64 = 4;
 pub(crate) const SHF_COMPRESSED: u64 = 0x800;
 pub(crate) const ET_REL: u16 = 1;
+
+/// Most bytes of the names of all sections.
+const MAX_NAMES: u64 = 16 << 20;
+
+/// The bytes of a file, in memory or on the disk.
+pub(crate) trait Ranges {
+    /// How many there are.
+    fn size(&self) -> u64;
+    /// `len` bytes at `at`; `None` beyond the end, or where they cannot be read.
+    fn range(&self, at: u64, len: u64) -> Option<Cow<'_, [u8]>>;
+}
+
+impl Ranges for [u8] {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn range(&self, at: u64, len: u64) -> Option<Cow<'_, [u8]>> {
+        slice(self, at, len).map(Cow::Borrowed)
+    }
+}
+
+/// A file on the disk that is read only where it is needed.
+#[derive(Debug)]
+pub(crate) struct OnDisk {
+    pub file: File,
+    pub size: u64,
+}
+
+impl Ranges for OnDisk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn range(&self, at: u64, len: u64) -> Option<Cow<'_, [u8]>> {
+        at.checked_add(len).filter(|&end| end <= self.size)?;
+        let mut bytes = vec![0; usize::try_from(len).ok()?];
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        Some(Cow::Owned(bytes))
+    }
+}
 
 /// One section header, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +71,25 @@ pub(crate) struct SectionHeader {
     pub align: u64,
 }
 
+impl SectionHeader {
+    /// Reads one of 64 bytes, without its name.
+    fn parse(raw: &[u8]) -> SectionHeader {
+        let word = |at| u64_at(raw, at).unwrap_or(0);
+        let half = |at| u32_at(raw, at).unwrap_or(0);
+        SectionHeader {
+            name: String::new(),
+            kind: half(4),
+            flags: word(8),
+            addr: word(16),
+            offset: word(24),
+            size: word(32),
+            link: half(40),
+            info: half(44),
+            align: word(48),
+        }
+    }
+}
+
 /// The parsed headers of an ELF file.
 #[derive(Clone, Debug)]
 pub(crate) struct Elf {
@@ -39,26 +102,22 @@ pub(crate) struct Elf {
 impl Elf {
     /// Reads the headers of an x86-64 ELF file; `what` names it in errors.
     pub fn parse(what: &str, data: &[u8]) -> Result<Elf, KernelError> {
-        if data.get(..4) != Some(b"\x7fELF") {
+        Elf::read(what, data)
+    }
+
+    /// Reads the headers, and no more, of an x86-64 ELF file; `what` names it in errors.
+    pub fn read<R: Ranges + ?Sized>(what: &str, data: &R) -> Result<Elf, KernelError> {
+        if data.range(0, 4).as_deref() != Some(b"\x7fELF") {
             return Err(KernelError::NotA { what: what.to_owned(), expected: "an ELF file" });
         }
         let header =
-            data.get(..64).ok_or_else(|| KernelError::truncated(what, "the ELF header is not whole"))?;
-        let wide = header[4] == 2;
-        let big_endian = header[5] == 2;
-        let machine = u16_at(header, 18).unwrap_or(0);
-        let machine = if big_endian { machine.swap_bytes() } else { machine };
-        if machine != 62 || !wide || big_endian {
-            return Err(KernelError::Architecture {
-                what: what.to_owned(),
-                found: architecture(machine, wide, big_endian),
-            });
-        }
-        let file_type = u16_at(header, 16).unwrap_or(0);
-        let table = u64_at(header, 0x28).unwrap_or(0);
-        let entry_size = u64::from(u16_at(header, 0x3a).unwrap_or(0));
-        let count = u64::from(u16_at(header, 0x3c).unwrap_or(0));
-        let names = usize::from(u16_at(header, 0x3e).unwrap_or(0));
+            data.range(0, 64).ok_or_else(|| KernelError::truncated(what, "the ELF header is not whole"))?;
+        refuse_others(what, &header)?;
+        let file_type = u16_at(&header, 16).unwrap_or(0);
+        let table = u64_at(&header, 0x28).unwrap_or(0);
+        let entry_size = u64::from(u16_at(&header, 0x3a).unwrap_or(0));
+        let count = u64::from(u16_at(&header, 0x3c).unwrap_or(0));
+        let names = usize::from(u16_at(&header, 0x3e).unwrap_or(0));
         if table == 0 || count == 0 {
             return Err(KernelError::damaged(what, "it has no section headers"));
         }
@@ -68,41 +127,29 @@ impl Elf {
                 format!("its section headers have {entry_size} bytes, not 64"),
             ));
         }
-        let headers = slice(data, table, count * 64)
+        let headers = data
+            .range(table, count * 64)
             .ok_or_else(|| KernelError::truncated(what, "the section headers lie beyond its end"))?;
         let mut sections = Vec::with_capacity(count as usize);
         let mut name_offsets = Vec::with_capacity(count as usize);
         for raw in headers.chunks_exact(64) {
-            let word = |at| u64_at(raw, at).unwrap_or(0);
-            let half = |at| u32_at(raw, at).unwrap_or(0);
-            name_offsets.push(half(0) as usize);
-            sections.push(SectionHeader {
-                name: String::new(),
-                kind: half(4),
-                flags: word(8),
-                addr: word(16),
-                offset: word(24),
-                size: word(32),
-                link: half(40),
-                info: half(44),
-                align: word(48),
-            });
+            name_offsets.push(u32_at(raw, 0).unwrap_or(0) as usize);
+            sections.push(SectionHeader::parse(raw));
         }
         for section in &sections {
-            if section.kind != SHT_NOBITS
-                && section.kind != 0
-                && slice(data, section.offset, section.size).is_none()
-            {
+            let end = section.offset.checked_add(section.size);
+            if section.kind != SHT_NOBITS && section.kind != 0 && end.is_none_or(|end| end > data.size()) {
                 return Err(KernelError::truncated(what, "a section lies beyond its end"));
             }
         }
         let strings = sections
             .get(names)
-            .and_then(|s: &SectionHeader| slice(data, s.offset, s.size))
+            .filter(|s| s.size <= MAX_NAMES)
+            .and_then(|s: &SectionHeader| data.range(s.offset, s.size))
             .ok_or_else(|| KernelError::damaged(what, "it has no section names"))?;
         for (section, at) in sections.iter_mut().zip(name_offsets) {
             section.name =
-                c_str(strings, at).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
+                c_str(&strings, at).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
         }
         Ok(Elf { file_type, sections, headers_end: table + count * 64 })
     }
@@ -120,6 +167,19 @@ impl Elf {
             slice(data, section.offset, section.size).unwrap_or(&[])
         }
     }
+}
+
+/// Refuses a file for another processor, by its first 64 bytes.
+fn refuse_others(what: &str, header: &[u8]) -> Result<(), KernelError> {
+    let wide = header[4] == 2;
+    let big_endian = header[5] == 2;
+    let machine = u16_at(header, 18).unwrap_or(0);
+    let machine = if big_endian { machine.swap_bytes() } else { machine };
+    if machine != 62 || !wide || big_endian {
+        let found = architecture(machine, wide, big_endian);
+        return Err(KernelError::Architecture { what: what.to_owned(), found });
+    }
+    Ok(())
 }
 
 fn architecture(machine: u16, wide: bool, big_endian: bool) -> String {

@@ -14,8 +14,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most unpacked bytes of all debug sections of one module together.
-const MAX_DEBUG: u64 = 512 << 20;
+/// Most unpacked bytes of all debug sections of one file together.
+pub(crate) const MAX_DEBUG: u64 = 512 << 20;
 /// Most frames of one chain of inlined functions.
 const MAX_FRAMES: usize = 256;
 
@@ -92,25 +92,7 @@ impl Lines {
         if offset >= size {
             return Vec::new();
         }
-        let address = base + offset;
-        let folder = self.build_folder(address).unwrap_or_default();
-        let mut frames = Vec::new();
-        let Ok(mut found) = self.context.find_frames(address).skip_all_loads() else { return frames };
-        while let Ok(Some(frame)) = found.next() {
-            if frames.len() >= MAX_FRAMES {
-                break;
-            }
-            let function = frame.function.as_ref().and_then(|f| Some(f.raw_name().ok()?.into_owned()));
-            // A frame without a line stays, since its function is known; nobody will show line 0.
-            let location = frame.location;
-            frames.push(SourceFrame {
-                function,
-                file: location.as_ref().and_then(|l| l.file).map(|f| shorten(f, &folder)).unwrap_or_default(),
-                line: location.as_ref().and_then(|l| l.line).unwrap_or(0),
-                column: location.as_ref().and_then(|l| l.column).unwrap_or(0),
-            });
-        }
-        frames
+        chain(&self.context, base + offset)
     }
 
     /// The line of an instruction in the function that is not inlined. For code inlined from a header, it is
@@ -121,12 +103,34 @@ impl Lines {
         let own = known.iter().rev().find(|f| !f.file.ends_with(".h")).or(known.last())?;
         Some((own.file.clone(), own.line))
     }
+}
 
-    /// The folder that the file names of an address's compilation unit are relative to.
-    fn build_folder(&self, address: u64) -> Option<String> {
-        let unit = self.context.find_dwarf_and_unit(address).skip_all_loads()?;
-        Some(String::from_utf8_lossy(unit.comp_dir.as_ref()?.bytes()).into_owned())
+/// The functions that an address belongs to, innermost first; empty when unknown.
+pub(crate) fn chain(context: &addr2line::Context<Bytes>, address: u64) -> Vec<SourceFrame> {
+    let folder = build_folder(context, address).unwrap_or_default();
+    let mut frames = Vec::new();
+    let Ok(mut found) = context.find_frames(address).skip_all_loads() else { return frames };
+    while let Ok(Some(frame)) = found.next() {
+        if frames.len() >= MAX_FRAMES {
+            break;
+        }
+        let function = frame.function.as_ref().and_then(|f| Some(f.raw_name().ok()?.into_owned()));
+        // A frame without a line stays, since its function is known; nobody will show line 0.
+        let location = frame.location;
+        frames.push(SourceFrame {
+            function,
+            file: location.as_ref().and_then(|l| l.file).map(|f| shorten(f, &folder)).unwrap_or_default(),
+            line: location.as_ref().and_then(|l| l.line).unwrap_or(0),
+            column: location.as_ref().and_then(|l| l.column).unwrap_or(0),
+        });
     }
+    frames
+}
+
+/// The folder that the file names of an address's compilation unit are relative to.
+fn build_folder(context: &addr2line::Context<Bytes>, address: u64) -> Option<String> {
+    let unit = context.find_dwarf_and_unit(address).skip_all_loads()?;
+    Some(String::from_utf8_lossy(unit.comp_dir.as_ref()?.bytes()).into_owned())
 }
 
 /// The DWARF of a module, with its sections at these bases; `None` where it has no DWARF.
@@ -155,7 +159,7 @@ fn same_build(image: &ModuleImage, debug: &ModuleImage) -> bool {
 }
 
 /// Whether lines and functions are read from the section; the others stay out of memory.
-fn wanted(id: SectionId) -> bool {
+pub(crate) fn wanted(id: SectionId) -> bool {
     matches!(
         id,
         SectionId::DebugAbbrev
@@ -217,7 +221,7 @@ fn relocated(debug: &ModuleImage, name: &str, bases: &[Option<u64>], room: &mut 
 }
 
 /// Unpacks a section with `SHF_COMPRESSED`, to at most `room` bytes.
-fn unpack(raw: &[u8], room: u64) -> Option<Vec<u8>> {
+pub(crate) fn unpack(raw: &[u8], room: u64) -> Option<Vec<u8>> {
     let size = u64_at(raw, 8).filter(|&size| size <= room)?;
     array::<24>(raw, 0)?;
     let packed = raw.get(24..)?;
@@ -264,13 +268,13 @@ fn normal(path: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::module::tests::{Object, rela, symbol};
 
     /// Adds DWARF: `.text` has `work` (16 bytes, the middle 4 inlined from a header), `.init.text` has
-    /// `setup`.
-    fn dwarf(object: &mut Object, text: u16, init: u16) {
+    /// `setup`. With `bases`, the two are linked there; else relocations refer to the sections' symbols.
+    pub(crate) fn dwarf(object: &mut Object, [text, init]: [u16; 2], bases: Option<[u64; 2]>) {
         let abbrev: &[u8] = &[
             1, 0x11, 1, 0x03, 0x08, 0x1b, 0x08, 0x10, 0x17, 0x11, 0x01, 0x12, 0x06, 0, 0, // unit
             2, 0x2e, 1, 0x03, 0x08, 0x11, 0x01, 0x12, 0x06, 0, 0, // function with children
@@ -282,7 +286,8 @@ mod tests {
         let mut line_rela = Vec::new();
         let mut info = Vec::new();
         let mut info_rela = Vec::new();
-        for (section, name) in [(text, &b"work\0"[..]), (init, b"setup\0")] {
+        let [text_base, init_base] = bases.unwrap_or_default();
+        for (section, base, name) in [(text, text_base, &b"work\0"[..]), (init, init_base, b"setup\0")] {
             let table = line.len() as u64;
             let mut rest = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
             rest.extend_from_slice(b"include\0\0drv.c\0\0\0\0inc.h\0\x01\0\0\0");
@@ -290,7 +295,7 @@ mod tests {
             rest.extend_from_slice(&[0, 9, 2]);
             let at = table + 10 + rest.len() as u64;
             line_rela.extend(rela(at, 1, u32::from(section), 0));
-            rest.extend_from_slice(&[0; 8]);
+            rest.extend_from_slice(&base.to_le_bytes());
             let first = if section == text { 9 } else { 49 };
             rest.extend_from_slice(&[3, first, 1]); // a row at 0
             rest.extend_from_slice(&[4, 2, 3, 20, 2, 4, 1]); // in the header from 4
@@ -305,9 +310,9 @@ mod tests {
             info.extend([0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 1]);
             info.extend(b"drv.c\0/build/tree\0");
             info.extend((table as u32).to_le_bytes());
-            let address = |info: &mut Vec<u8>, relas: &mut Vec<u8>, addend| {
-                relas.extend(rela(info.len() as u64, 1, u32::from(section), addend));
-                info.extend([0; 8]);
+            let address = |info: &mut Vec<u8>, relas: &mut Vec<u8>, addend: u32| {
+                relas.extend(rela(info.len() as u64, 1, u32::from(section), addend.into()));
+                info.extend((base + u64::from(addend)).to_le_bytes());
             };
             address(&mut info, &mut info_rela, 0);
             info.extend(16u32.to_le_bytes());
@@ -325,6 +330,10 @@ mod tests {
             let len = (info.len() - unit - 4) as u32;
             info[unit..unit + 4].copy_from_slice(&len.to_le_bytes());
         }
+        if bases.is_some() {
+            info_rela.clear();
+            line_rela.clear();
+        }
         object.debug(".debug_abbrev", abbrev, &[]);
         object.debug(".debug_info", &info, &info_rela);
         object.debug(".debug_line", &line, &line_rela);
@@ -337,7 +346,7 @@ mod tests {
         let init = object.section(".init.text", 1, 6, &[0x90; 16]);
         let text_symbol = object.symbol(symbol("", 3, text, 0, 0));
         let init_symbol = object.symbol(symbol("", 3, init, 0, 0));
-        dwarf(&mut object, text_symbol, init_symbol);
+        dwarf(&mut object, [text_symbol, init_symbol], None);
         (object.build(), text.into(), init.into())
     }
 
