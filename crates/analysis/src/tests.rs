@@ -6,7 +6,7 @@ mod formats;
 mod frees;
 mod guest;
 mod hostile;
-mod kernel;
+pub(crate) mod kernel;
 mod order;
 mod others;
 mod pointers;

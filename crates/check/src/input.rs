@@ -8,6 +8,9 @@ use std::path::PathBuf;
 pub struct AnalysisInput {
     /// The path of the kernel image.
     pub kernel: PathBuf,
+    /// The kernel's file with its debug information, where the cache has one.
+    #[serde(default)]
+    pub kernel_debug: Option<PathBuf>,
     /// The traced modules.
     pub modules: Vec<ModuleFile>,
     /// Other modules that the guest loads; they only provide names for addresses.

@@ -163,9 +163,11 @@ pub fn input(meta: &TraceMeta, folder: &Path, provide: &Provide<'_>) -> Result<A
         found.push(ModuleFile { name: name.clone(), path: file, debug });
     }
     let others = others(meta, &modules, folder)?;
+    let kernel_debug = cache.as_ref().and_then(|cache| symbols::cached_kernel(cache, &kernel));
     let (kernel, hooks) = (kernel.vmlinuz, meta.hooks.clone());
     let redzones = meta.more.get(REDZONES_KEY).and_then(serde_json::Value::as_bool).unwrap_or(false);
-    Ok(AnalysisInput { kernel, modules: found, others, tools: Vec::new(), hooks, redzones })
+    let tools = Vec::new();
+    Ok(AnalysisInput { kernel, kernel_debug, modules: found, others, tools, hooks, redzones })
 }
 
 /// The modules that are not checked, as far as their digests are the same. Without them some addresses have

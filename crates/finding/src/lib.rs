@@ -22,4 +22,4 @@ pub use model::{
     Frame, HeldLock, KERNEL_CHECKER, ModuleCoverage, ObjectInfo, OriginInfo, OtherAccess, RaceSide, Related,
     Repeated, Severity, Suppressed, trace_lines,
 };
-pub use source::{Inlined, Location, Source};
+pub use source::{Inlined, LinkAddress, Location, Source};

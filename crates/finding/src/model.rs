@@ -1,6 +1,6 @@
 //! The format of a finding, as in schema `guardrail/1`.
 
-use crate::source::{Inlined, Location};
+use crate::source::{Inlined, LinkAddress, Location};
 use serde::{Deserialize, Serialize};
 
 /// The checker of findings that the guest's kernel itself reported. It looks in every run.
@@ -113,6 +113,32 @@ pub struct Finding {
 
 fn one() -> u64 {
     1
+}
+
+impl Finding {
+    /// The frames of all its stacks.
+    pub fn frames_mut(&mut self) -> impl Iterator<Item = &mut Frame> {
+        let mut stacks = vec![&mut self.stack];
+        let mut contexts = vec![&mut self.context];
+        if let Some(other) = &mut self.other {
+            stacks.push(&mut other.stack);
+            contexts.push(&mut other.context);
+        }
+        for related in &mut self.related {
+            stacks.push(&mut related.stack);
+            contexts.extend(&mut related.context);
+        }
+        if let Some(object) = &mut self.object {
+            for call in [&mut object.allocated, &mut object.freed].into_iter().flatten() {
+                stacks.push(&mut call.stack);
+                contexts.extend(&mut call.context);
+            }
+        }
+        stacks.extend(self.origin.iter_mut().map(|origin| &mut origin.stack));
+        stacks
+            .extend(contexts.into_iter().flat_map(|context| &mut context.locks).map(|lock| &mut lock.stack));
+        stacks.into_iter().flatten()
+    }
 }
 
 /// Whether an earlier run had a finding. The words are those of SARIF.
@@ -254,6 +280,10 @@ pub struct Frame {
     /// True where the frames before it are on another stack, which is that of an interrupt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub switched: bool,
+    /// The instruction in the kernel's image; for a return address, a byte of the call before it. It is there until
+    /// the lines are looked up, and no part of a report.
+    #[serde(skip)]
+    pub instruction: Option<LinkAddress>,
 }
 
 impl Frame {
@@ -497,5 +527,29 @@ mod tests {
         let near = of(vec![frame("f", false), frame("g", false)]);
         let whole = of(vec![frame("f", false), frame("h", true), frame("g", false), frame("i", true)]);
         assert_eq!((whole.fingerprint(), whole.place()), (near.fingerprint(), near.place()));
+    }
+
+    #[test]
+    fn no_stack_of_a_finding_is_left_out() {
+        let stack = |name: u32| vec![Frame { function: name.to_string(), ..Frame::default() }];
+        let context = |name| ContextInfo {
+            locks: vec![HeldLock { stack: stack(name), ..HeldLock::default() }],
+            ..ContextInfo::default()
+        };
+        let call = |name| {
+            Some(CallStack { stack: stack(name), context: Some(context(name + 1)), ..CallStack::default() })
+        };
+        let mut finding = Finding {
+            stack: stack(0),
+            context: context(1),
+            other: Some(OtherAccess { stack: stack(2), context: context(3), ..OtherAccess::default() }),
+            related: vec![Related { stack: stack(4), context: Some(context(5)), ..Related::default() }],
+            object: Some(ObjectInfo { allocated: call(6), freed: call(8), ..ObjectInfo::default() }),
+            origin: Some(OriginInfo { stack: stack(10), ..OriginInfo::default() }),
+            ..Finding::default()
+        };
+        let mut names: Vec<u32> = finding.frames_mut().map(|frame| frame.function.parse().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, (0..11).collect::<Vec<_>>());
     }
 }

@@ -42,6 +42,10 @@ const KERNEL_FOLDERS: [&str; 33] = [
     "xen",
 ];
 
+/// An address in the kernel's image, as it is linked: what KASLR adds is taken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkAddress(pub u64);
+
 /// A line of source code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {

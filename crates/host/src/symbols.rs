@@ -1,5 +1,6 @@
-//! Debug information of a run's drivers: what the user gives, and what is fetched.
+//! Debug information of a run's drivers and kernel: what the user gives, and what is fetched.
 
+use crate::error::sentence;
 use crate::{Host, HostError};
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::ModuleFile;
@@ -12,21 +13,23 @@ use std::path::PathBuf;
 pub struct Symbols {
     /// True to fetch what is absent, from the servers of `DEBUGINFOD_URLS` or the kernel's debug package.
     pub fetch: bool,
-    /// Debug files of drivers of the run.
+    /// Debug files of drivers or the kernel of the run.
     pub files: Vec<PathBuf>,
 }
 
 impl Symbols {
-    /// Brings the debug files into the cache, where `guardrail_vm::symbols::cached` finds them. A file that cannot
-    /// be fetched is said and left out; a file of the user's that fits no driver is an error.
+    /// Brings the debug files into the cache, where `guardrail_vm::symbols` finds them. A file that cannot be fetched
+    /// is said and left out; a file of the user's that fits neither the kernel nor a driver is an error.
     pub fn provide(&self, kernel: &Kernel, modules: &[&ModuleFile], host: &Host) -> Result<(), HostError> {
         for file in &self.files {
-            symbols::keep(&host.cache, modules, file)?;
+            symbols::keep(&host.cache, kernel, modules, file)?;
         }
         if self.fetch {
             let packages = Packages::new(&host.cache);
             let mut tell = |step: &str| host.progress.step(step);
-            let lacks = symbols::fetch(&packages, kernel, modules, &mut tell)?;
+            let lacks = symbols::fetch(&packages, kernel, modules, &mut tell).unwrap_or_else(|error| {
+                vec![format!("debug information cannot be fetched: {}", sentence(&error.into()))]
+            });
             lacks.iter().for_each(|lack| host.progress.step(lack));
         }
         Ok(())

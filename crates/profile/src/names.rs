@@ -1,6 +1,6 @@
 //! Turns addresses of a guest into functions and lines.
 
-use guardrail_binfmt::{KernelImage, Lines, ModuleImage};
+use guardrail_binfmt::{KernelImage, KernelLines, Lines, ModuleImage, SourceFrame};
 use guardrail_finding::{Frame, Source};
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;
@@ -22,6 +22,8 @@ pub struct Names {
     files: HashMap<String, PathBuf>,
     debug: HashMap<String, PathBuf>,
     lines: RefCell<HashMap<String, Option<DebugInfo>>>,
+    /// The lines of the kernel, where its debug file is in the cache, and what was looked up by link-time address.
+    kernel: Option<RefCell<(KernelLines, HashMap<u64, Source>)>>,
 }
 
 /// A module with the source lines of its code.
@@ -48,7 +50,10 @@ impl Names {
                 debug.insert(file.name.clone(), path);
             }
         }
-        Names { image, slide, modules, files, debug, lines: RefCell::default() }
+        let lines = symbols::cached_kernel(cache, &prepared.kernel).zip(image.build_id());
+        let lines = lines.and_then(|(file, id)| KernelLines::open(&file, id).ok());
+        let kernel = lines.map(|lines| RefCell::new((lines, HashMap::new())));
+        Names { image, slide, modules, files, debug, lines: RefCell::default(), kernel }
     }
 
     /// The function and line at a code address, at a moment (0: unknown).
@@ -57,12 +62,9 @@ impl Names {
         if self.image.is_text(link)
             && let Some(located) = self.image.symbol_at(link)
         {
-            return Frame {
-                function: located.name.to_owned(),
-                module: None,
-                offset: located.offset,
-                ..Frame::default()
-            };
+            let Source { location, inlined } = self.kernel_source(link).unwrap_or_default();
+            let (function, offset) = (located.name.to_owned(), located.offset);
+            return Frame { function, module: None, offset, location, inlined, ..Frame::default() };
         }
         let there = |module: &&Module| module.contains(addr);
         let then = |module: &&Module| there(module) && module.life.0 <= when && when <= module.life.1;
@@ -100,7 +102,14 @@ impl Names {
         let file = lines.entry(module.to_owned()).or_insert_with(|| self.debug_info(module)).as_ref()?;
         let symbol = file.image.symbols().iter().find(|symbol| file.image.symbol_name(symbol) == function)?;
         let frames = file.lines.frames(usize::from(symbol.section?), symbol.value.checked_add(offset)?);
-        Some(Source::of(frames.into_iter().map(|frame| (frame.function, frame.file, frame.line))))
+        Some(source(frames))
+    }
+
+    /// The source lines of a link-time address of the kernel.
+    fn kernel_source(&self, link: u64) -> Option<Source> {
+        let mut kernel = self.kernel.as_ref()?.borrow_mut();
+        let (lines, known) = &mut *kernel;
+        Some(known.entry(link).or_insert_with(|| source(lines.frames(link))).clone())
     }
 
     /// The file of a module.
@@ -142,6 +151,11 @@ impl Names {
         let lines = self.module_lines(module, &image)?;
         Some(DebugInfo { image, lines })
     }
+}
+
+/// What the frames of a lookup mean for a report.
+fn source(frames: Vec<SourceFrame>) -> Source {
+    Source::of(frames.into_iter().map(|frame| (frame.function, frame.file, frame.line)))
 }
 
 /// Offsets of the instructions of a function. Padding behind the last one, and traps that are unreachable,

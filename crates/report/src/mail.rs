@@ -239,9 +239,14 @@ fn how(report: &Report, finding: &Finding, page: &mut Page) {
         }
         (None, _) => "The fault happened in the run.",
     };
+    let of_kernel = |frame: &mut Frame| frame.module.is_none() && frame.location.is_some();
+    let marks = if finding.clone().frames_mut().any(of_kernel) {
+        "Inlined functions are marked."
+    } else {
+        "Inlined functions are marked; functions of the kernel have no lines."
+    };
     page.text(&format!(
-        "Guardrail runs the unmodified driver in a QEMU guest and follows each of its instructions. {seen} \
-         Inlined functions are marked; functions of the kernel have no lines."
+        "Guardrail runs the unmodified driver in a QEMU guest and follows each of its instructions. {seen} {marks}"
     ));
     page.gap();
     page.text(&format!("Fingerprint: {}", clean(&finding.id)));

@@ -1,6 +1,7 @@
 //! Tests the mails about findings of a stored report: one snapshot for each form. The report is made up in
 //! part, and its findings are of several runs.
 
+use guardrail_finding::Location;
 use guardrail_report::list::FindingList;
 use guardrail_report::{Report, json, mail};
 
@@ -100,6 +101,19 @@ fn a_run_of_another_build_narrows_the_change_down() {
     assert!(part(&same).contains(&said), "{}", part(&same));
     other.completed = false;
     assert!(part(&other).starts_with("A run of 6.12.1-other tells nothing"));
+}
+
+#[test]
+fn lines_of_the_kernel_are_not_denied_where_they_are() {
+    let mut report = stored();
+    let lacks = "functions of the kernel have no lines";
+    let said = |report: &Report| of(report, "f0a8").replace('\n', " ");
+    assert!(said(&report).contains(lacks));
+    let finding = report.findings.iter_mut().find(|finding| finding.id.starts_with("f0a8")).unwrap();
+    let frame = finding.stack.iter_mut().find(|frame| frame.module.is_none()).unwrap();
+    frame.location = Some(Location { file: "kernel/time/timer.c".into(), line: 1790 });
+    assert!(said(&report).contains("kernel/time/timer.c:1790"));
+    assert!(!said(&report).contains(lacks));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Writes the gdb commands that make modules known.
+//! Writes the gdb commands that make modules, and the kernel's lines, known.
 
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,22 @@ pub struct Module {
     pub sections: Vec<(String, u64)>,
 }
 
-/// The commands that make modules known. `None` where a file's name cannot be written in a command.
-pub fn commands(modules: &[Module]) -> Option<String> {
+/// The kernel's file with its debug information.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Path of the file.
+    pub file: PathBuf,
+    /// The distance from link-time to guest virtual addresses.
+    pub slide: u64,
+}
+
+/// The commands that make the kernel's lines and modules known. `None` where a file's name cannot be written in a
+/// command.
+pub fn commands(kernel: Option<&Kernel>, modules: &[Module]) -> Option<String> {
     let mut text = String::new();
+    if let Some(Kernel { file, slide }) = kernel {
+        text.push_str(&format!("add-symbol-file {} -o {slide:#x}\n", quoted(file)?));
+    }
     for module in modules {
         text.push_str(&format!("add-symbol-file {}", quoted(&module.file)?));
         for (name, address) in module.sections.iter().filter(|(name, _)| is_plain(name)) {
@@ -47,13 +60,19 @@ mod tests {
             sections: vec![(".text".into(), 0x10), (section.into(), 0x20)],
         };
         assert_eq!(
-            commands(&[module("/a b/\"x.ko", ".data.rel")]).unwrap(),
+            commands(None, &[module("/a b/\"x.ko", ".data.rel")]).unwrap(),
             "add-symbol-file \"/a b/\\\"x.ko\" -s .text 0x10 -s .data.rel 0x20\n"
         );
         assert_eq!(
-            commands(&[module("x.ko", "x\nshell id")]).unwrap(),
+            commands(None, &[module("x.ko", "x\nshell id")]).unwrap(),
             "add-symbol-file \"x.ko\" -s .text 0x10\n"
         );
-        assert_eq!(commands(&[module("x\nshell id", ".data")]), None);
+        assert_eq!(commands(None, &[module("x\nshell id", ".data")]), None);
+        let kernel = |file: &str| Kernel { file: file.into(), slide: 0x100_0000 };
+        assert_eq!(
+            commands(Some(&kernel("/c/vmlinux")), &[]).unwrap(),
+            "add-symbol-file \"/c/vmlinux\" -o 0x1000000\n"
+        );
+        assert_eq!(commands(Some(&kernel("x\nshell id")), &[]), None);
     }
 }

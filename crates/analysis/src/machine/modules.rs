@@ -1,7 +1,7 @@
 //! Modules that are or were loaded, and names for addresses.
 
 use super::{ModuleMap, Range, Region, World, find};
-use guardrail_finding::{Frame, Source};
+use guardrail_finding::{Frame, LinkAddress, Source};
 use std::sync::Arc;
 
 /// Most loads of modules that are remembered.
@@ -186,10 +186,12 @@ impl Modules {
             let module = Some(module.name.clone());
             return Frame { function, module, offset, location, inlined, ..Frame::default() };
         }
-        let found = world.function_at(inside.wrapping_sub(slide));
+        let linked = inside.wrapping_sub(slide);
+        let found = world.function_at(linked);
+        let instruction = found.as_ref().map(|_| LinkAddress(linked));
         let (function, offset) =
             found.map_or_else(unknown, |(name, offset)| (name, offset.wrapping_add(addr - inside)));
-        Frame { function, offset, ..Frame::default() }
+        Frame { function, offset, instruction, ..Frame::default() }
     }
 
     /// Whether the instruction at `pc` is a push that only makes room on the stack.
@@ -206,6 +208,8 @@ impl Modules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::kernel::Kernel;
+    use std::rc::Rc;
 
     fn region(start: u64, size: u64) -> Region {
         Region { start, size, flags: 0 }
@@ -228,5 +232,15 @@ mod tests {
         assert!(modules.other_at(0x4010).is_none());
         assert_eq!(modules.at(0x4010).unwrap().1.name, "drv");
         assert_eq!(&*modules.other_at(0x1010).unwrap().name, "core");
+    }
+
+    #[test]
+    fn a_frame_of_the_kernel_has_the_address_before_it_was_moved() {
+        let world = Rc::new(Kernel::new());
+        let (modules, slide, at) = (Modules::default(), 0x1000_0000, world.address("caller"));
+        let instruction = |at, is_return| modules.frame(&world, slide, at, is_return).instruction;
+        assert_eq!(instruction(at + 8, false), Some(LinkAddress(at + 8 - slide)));
+        assert_eq!(instruction(at + 8, true), Some(LinkAddress(at + 7 - slide)));
+        assert_eq!(instruction(8, false), None);
     }
 }

@@ -36,7 +36,7 @@ impl Engine {
         Ok(Engine { replay: Replay::new(world, checkers), sources })
     }
 
-    /// The source lines of the drivers.
+    /// The source lines of the drivers and the kernel.
     pub fn sources(&self) -> Sources {
         self.sources.clone()
     }
@@ -74,7 +74,8 @@ impl Engine {
                 }
             }
         };
-        let Outcome { findings, statistics } = self.replay.finish();
+        let Outcome { mut findings, statistics } = self.replay.finish();
+        self.sources.locate_kernel(&mut findings);
         Ok(Analyzed { findings, statistics, cut, ..Analyzed::default() })
     }
 }

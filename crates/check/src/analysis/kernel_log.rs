@@ -1,4 +1,4 @@
-//! The findings of the guest's kernel log, with source lines of the drivers.
+//! The findings of the guest's kernel log, with source lines.
 
 use crate::analysis::sources::Sources;
 use guardrail_finding::{Finding, Frame};
@@ -29,11 +29,10 @@ pub fn read(log: &str, sources: &Sources) -> Read {
     read
 }
 
-/// Adds source lines to the frames in drivers, and to the finding.
+/// Adds source lines to the frames, and to the finding that of the driver.
 fn locate(finding: &mut Finding, sources: &Sources) {
     for (frame, offset) in instructions(finding) {
-        let source = frame.module.as_ref().and_then(|module| sources.at(module, &frame.function, offset));
-        if let Some(source) = source {
+        if let Some(source) = sources.at(frame.module.as_deref(), &frame.function, offset) {
             (frame.location, frame.inlined) = (source.location, source.inlined);
         }
     }

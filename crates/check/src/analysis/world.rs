@@ -1,11 +1,10 @@
 //! Answers the checkers' questions about kernel and modules, with the kernel crate.
 
-use crate::analysis::sources::{ModuleSources, Sources};
+use crate::analysis::sources::{KernelSources, ModuleSources, Sources, source};
 use crate::input::{AnalysisInput, ModuleFile};
 use guardrail_analysis::machine::{Constant, LineLookup, ModuleMap, Pointed, Range, Region, World, rooms};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
-use guardrail_binfmt::{Btf, KernelImage, Lines, ModuleImage};
-use guardrail_finding::Source;
+use guardrail_binfmt::{Btf, KernelImage, KernelLines, Lines, ModuleImage};
 use guardrail_host::HostError;
 use guardrail_kernel::summaries::Row;
 use guardrail_kernel::{SummaryTable, charts, plan};
@@ -32,7 +31,8 @@ const LOCK_TYPES: [&str; 8] = [
 
 /// A kernel and the modules that are traced.
 pub struct KernelWorld {
-    image: KernelImage,
+    image: Arc<KernelImage>,
+    lines: Option<KernelSources>,
     table: SummaryTable,
     charts: Arc<[Chart]>,
     /// The names of the hooks, by number.
@@ -71,7 +71,7 @@ impl Module {
 impl KernelWorld {
     /// Opens everything that the analysis needs, so that it needs no files later.
     pub fn open(input: &AnalysisInput) -> Result<KernelWorld, HostError> {
-        let kernel = KernelImage::open(&input.kernel)?;
+        let kernel = Arc::new(KernelImage::open(&input.kernel)?);
         let table = SummaryTable::for_image(&kernel);
         let charts = charts::for_image(&kernel);
         let mut modules = HashMap::new();
@@ -92,6 +92,10 @@ impl KernelWorld {
         // Without such a module, some addresses have no names.
         let other = |file: &ModuleFile| Some((file.name.clone(), ModuleImage::open(&file.path).ok()?));
         let others = input.others.iter().filter_map(other).collect();
+        let lines = input.kernel_debug.as_ref().zip(kernel.build_id());
+        // Without the file only the reports have less detail.
+        let lines = lines.and_then(|(file, id)| KernelLines::open(file, id).ok());
+        let lines = lines.map(|lines| KernelSources::new(Arc::clone(&kernel), lines));
         let btf = kernel.btf();
         let page_struct_size = btf.struct_named("page").and_then(|page| btf.size_of(page)).unwrap_or(64);
         // Up to 6.9 the flags are macros, which the types do not contain.
@@ -101,6 +105,7 @@ impl KernelWorld {
         let (hooks, calls) = (input.hooks.clone(), RefCell::default());
         Ok(KernelWorld {
             image: kernel,
+            lines,
             table,
             charts,
             hooks,
@@ -115,12 +120,12 @@ impl KernelWorld {
         })
     }
 
-    /// The source lines of the traced modules.
+    /// The source lines of the traced modules and the kernel.
     pub fn sources(&self) -> Sources {
         let module = |(name, module): (&String, &Module)| {
             (name.clone(), ModuleSources::new(&module.image, module.lines.clone()))
         };
-        Sources::new(self.modules.iter().map(module).collect())
+        Sources::new(self.modules.iter().map(module).collect(), self.lines.clone())
     }
 
     fn hook_name(&self, number: u64) -> Option<&str> {
@@ -324,7 +329,6 @@ fn gaps(placed: &Placed, data: &[Range]) -> Vec<Range> {
 fn lookup(lines: Arc<Mutex<Lines>>, placed: Placed) -> LineLookup {
     Box::new(move |address| {
         let (section, offset) = placed.section_of(address)?;
-        let frames = lines.lock().ok()?.frames(section, offset);
-        Some(Source::of(frames.into_iter().map(|frame| (frame.function, frame.file, frame.line))))
+        Some(source(lines.lock().ok()?.frames(section, offset)))
     })
 }

@@ -161,6 +161,7 @@ impl<'a> Ready<'a> {
         };
         AnalysisInput {
             kernel: self.prepared.kernel.vmlinuz.clone(),
+            kernel_debug: symbols::cached_kernel(&self.host.cache, &self.prepared.kernel),
             modules,
             others: others(&self.prepared).map(other).collect(),
             tools: self.plan.tools.clone(),

@@ -10,7 +10,7 @@ use guardrail_host::HostError;
 use guardrail_host::error::print_line;
 use guardrail_host::folders::absolute;
 use guardrail_report::Report;
-use guardrail_snapshot::script::{self, Module};
+use guardrail_snapshot::script::{self, Kernel, Module};
 use guardrail_snapshot::{Dump, Guest, Loaded, map, module_symbols, placed, symbols};
 use std::ffi::OsString;
 use std::fs;
@@ -129,7 +129,9 @@ fn prepare(
     }
     let written = symbols::write(&sections, &names, &frames.finish());
     fs::write(&files.symbols, written).map_err(HostError::io("write", files.symbols.display()))?;
-    let commands = script::commands(&modules).ok_or_else(|| {
+    let lines = input.kernel_debug.clone().filter(|debug| debug.is_file());
+    let lines = lines.map(|file| Kernel { file, slide: guest.slide() });
+    let commands = script::commands(lines.as_ref(), &modules).ok_or_else(|| {
         HostError::Usage(format!("gdb cannot open a folder with such a name: {}", out.display()))
     })?;
     fs::write(&files.script, commands).map_err(HostError::io("write", files.script.display()))?;

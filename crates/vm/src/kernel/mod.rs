@@ -5,6 +5,7 @@
 pub(crate) mod direct;
 pub mod installed;
 pub mod kbuild;
+mod kernel_debug;
 pub mod kernels;
 pub mod modules;
 pub mod runtime;

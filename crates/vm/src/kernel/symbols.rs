@@ -1,9 +1,10 @@
-//! Debug files of modules: kept in the cache, and fetched from debuginfod or from the debug package
-//! of the kernel that the module is of.
+//! Debug files of modules and of their kernel: kept in the cache, and fetched from debuginfod or from the kernel's
+//! debug package.
 
 use crate::error::{Context, Error, Result};
 use crate::fetch::cache::{Cache, free_space};
 use crate::fetch::packages::{Fetch, Packages, extract};
+use crate::kernel::kernel_debug;
 use crate::kernel::kernels::Kernel;
 use crate::kernel::modules::{ModuleFile, normalized};
 use object::{Object, ObjectSection};
@@ -12,7 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Disk space for a debug package, and for the files of a few modules out of it.
+pub use crate::kernel::kernel_debug::cached as cached_kernel;
+
+/// Disk space for a debug package, and for the files of a kernel and a few modules out of it.
 const PACKAGE_SPACE: u64 = 2 << 30;
 /// The largest debug file of a module.
 const MAX_FILE: u64 = 512 << 20;
@@ -28,13 +31,22 @@ fn kept(cache: &Cache, module: &ModuleFile) -> Option<PathBuf> {
     Some(cache.path(&name(module))).filter(|path| path.is_file())
 }
 
-/// Keeps a file in the cache as the debug file of the module whose build it is of.
-pub fn keep(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()> {
-    let bad = |why: String| Error::BadModule { path: file.to_path_buf(), why };
+/// Keeps a file of the user's in the cache, as the debug file of the kernel or of a module.
+pub fn keep(cache: &Cache, kernel: &Kernel, modules: &[&ModuleFile], file: &Path) -> Result<()> {
     let known = fs::metadata(file).context("open", file)?;
     if !known.is_file() {
-        return Err(bad("it is no plain file".into()));
+        return Err(Error::BadModule { path: file.to_path_buf(), why: "it is no plain file".into() });
     }
+    if kernel_debug::is_linked(file) {
+        return kernel_debug::keep(cache, kernel, kernel_debug::build_id(kernel)?.as_deref(), file);
+    }
+    keep_module(cache, modules, file)
+}
+
+/// Keeps a file in the cache as the debug file of the module whose build it is of.
+fn keep_module(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()> {
+    let bad = |why: String| Error::BadModule { path: file.to_path_buf(), why };
+    let known = fs::metadata(file).context("open", file)?;
     if known.len() > MAX_FILE {
         return Err(bad("it is larger than any debug file can be".into()));
     }
@@ -66,7 +78,8 @@ pub fn keep(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()> {
     fs::set_permissions(&path, mode).context("change", &path)
 }
 
-/// Fetches the debug files of modules that have none. What cannot be had is a sentence in the result.
+/// Fetches the debug files of modules and of the kernel that are absent. What cannot be had is a sentence in the
+/// result.
 pub fn fetch(
     packages: &Packages,
     kernel: &Kernel,
@@ -91,31 +104,53 @@ pub fn fetch(
             )
         })
         .collect();
-    if !of_kernel.is_empty() {
-        lacks.extend(from_package(packages, kernel, &of_kernel, tell)?);
+    let mut wanted = Wanted { kernel, modules: of_kernel, build_id: None };
+    if cached_kernel(cache, kernel).is_none() {
+        wanted.build_id = kernel_debug::build_id(kernel)?;
+        match &wanted.build_id {
+            None => lacks
+                .push(format!("kernel {} has no build ID, so its functions have no lines", kernel.release)),
+            Some(id) if kernel_from_server(cache, kernel, id) => wanted.build_id = None,
+            Some(_) => {}
+        }
+    }
+    if !wanted.modules.is_empty() || wanted.build_id.is_some() {
+        lacks.extend(from_package(packages, &wanted, tell)?);
     }
     Ok(lacks)
 }
 
-/// Asks the servers of `DEBUGINFOD_URLS`; false where there are none, or where they do not have the file.
-fn from_server(cache: &Cache, module: &ModuleFile) -> bool {
-    let set = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
-    let Some(id) = build_id(&module.bytes).filter(|_| set) else { return false };
-    // The program has time limits of its own (debuginfod-find(1), DEBUGINFOD_TIMEOUT).
-    let output = Command::new("debuginfod-find").args(["debuginfo", &id]).stdin(Stdio::null()).output();
-    let Some(output) = output.ok().filter(|output| output.status.success()) else { return false };
-    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    keep(cache, &[module], &path).is_ok()
+/// What is looked for in a kernel's debug package.
+struct Wanted<'a> {
+    kernel: &'a Kernel,
+    modules: Vec<&'a ModuleFile>,
+    /// The kernel's build ID, where its own debug file is wanted.
+    build_id: Option<String>,
 }
 
-/// Takes the debug files of modules out of the kernel's debug package.
-fn from_package(
-    packages: &Packages,
-    kernel: &Kernel,
-    modules: &[&ModuleFile],
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<String>> {
-    let (cache, release) = (packages.cache(), &kernel.release);
+/// Asks the servers of `DEBUGINFOD_URLS`; false where there are none, or where they do not have the file.
+fn from_server(cache: &Cache, module: &ModuleFile) -> bool {
+    let file = build_id(&module.bytes).and_then(|id| served(&id));
+    file.is_some_and(|file| keep_module(cache, &[module], &file).is_ok())
+}
+
+/// The same for the kernel.
+fn kernel_from_server(cache: &Cache, kernel: &Kernel, id: &str) -> bool {
+    served(id).is_some_and(|file| kernel_debug::keep(cache, kernel, Some(id), &file).is_ok())
+}
+
+/// The debug file of a build ID from the servers of `DEBUGINFOD_URLS`, where there are any that have it.
+fn served(id: &str) -> Option<PathBuf> {
+    std::env::var_os("DEBUGINFOD_URLS").filter(|urls| !urls.is_empty())?;
+    // The program has time limits of its own (debuginfod-find(1), DEBUGINFOD_TIMEOUT).
+    let output = Command::new("debuginfod-find").args(["debuginfo", id]).stdin(Stdio::null()).output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    Some(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// Takes debug files out of the kernel's debug package.
+fn from_package(packages: &Packages, wanted: &Wanted<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
+    let (cache, release) = (packages.cache(), &wanted.kernel.release);
     let package = format!("linux-image-{release}-dbg");
     if !packages.names(&package)?.contains(&package) {
         return Ok(vec![format!("the archive has no package {package}; give debug files with --debug-file")]);
@@ -127,20 +162,51 @@ fn from_package(
     tell(&format!("debug information: {package} (about 1 GB; the first time only)"));
     let tree = packages.ensure_debs(&tree, &package, Fetch::Exactly(&[&package]))?;
     let folder = tempfile::tempdir_in(cache.root()).context("create", cache.root())?;
-    let patterns: Vec<String> =
-        modules.iter().map(|module| format!("*/{}.ko*", module.name.replace('_', "[-_]"))).collect();
     for deb in crate::fetch::packages::deb_files(&tree)? {
-        extract(&deb, folder.path(), &patterns)?;
+        extract(&deb, folder.path(), &wanted.patterns())?;
     }
-    let found = files_below(folder.path());
-    let mut lacks = Vec::new();
-    for module in modules {
-        let of_module = found.iter().filter(|file| is_named(file, module));
-        if !of_module.into_iter().any(|file| keep(cache, &[module], file).is_ok()) {
-            lacks.push(format!("{package} has no debug file of this build of {}", module.name));
+    Ok(wanted.keep(cache, &package, &files_below(folder.path())))
+}
+
+impl Wanted<'_> {
+    /// The files of the package, as patterns of `tar`.
+    fn patterns(&self) -> Vec<String> {
+        let modules = self.modules.iter().map(|module| module.name.replace('_', "[-_]"));
+        let mut patterns: Vec<String> = modules.map(|name| format!("*/{name}.ko*")).collect();
+        patterns.extend(self.build_id.as_ref().map(|_| format!("*/boot/{}", self.kernel_file())));
+        patterns
+    }
+
+    /// The name of the kernel's file in the package.
+    fn kernel_file(&self) -> String {
+        format!("vmlinux-{}", self.kernel.release)
+    }
+
+    /// Keeps what the package had. What it did not have is a sentence in the result.
+    fn keep(&self, cache: &Cache, package: &str, found: &[PathBuf]) -> Vec<String> {
+        let mut lacks = Vec::new();
+        for module in &self.modules {
+            let of_module = found.iter().filter(|file| is_named(file, module));
+            if !of_module.into_iter().any(|file| keep_module(cache, &[module], file).is_ok()) {
+                lacks.push(format!("{package} has no debug file of this build of {}", module.name));
+            }
         }
+        if let Some(id) = &self.build_id {
+            let name = self.kernel_file();
+            let file = found.iter().find(|file| file.file_name().is_some_and(|known| *known == *name));
+            let kept = file.map(|file| kernel_debug::keep(cache, self.kernel, Some(id), file));
+            match kept {
+                Some(Ok(())) => {}
+                // The path is that of a temporary file.
+                Some(Err(Error::BadModule { why, .. })) => {
+                    lacks.push(format!("{package} does not fit the kernel: {why}"));
+                }
+                Some(Err(error)) => lacks.push(format!("{package} cannot be used: {error}")),
+                None => lacks.push(format!("{package} has no debug file of the kernel itself")),
+            }
+        }
+        lacks
     }
-    Ok(lacks)
 }
 
 /// All files below a folder.
@@ -234,8 +300,29 @@ mod tests {
         let file = folder.path().join("text.ko");
         fs::write(&file, "text").unwrap();
         let module = module("text", b"text");
-        let said = keep(&cache, &[&module], &file).unwrap_err().to_string();
+        let said = keep_module(&cache, &[&module], &file).unwrap_err().to_string();
         assert!(said.contains("it has no debug information (DWARF)"), "{said}");
         assert_eq!(cached(&cache, &module), None);
+    }
+
+    #[test]
+    fn a_package_without_the_kernels_file_is_said_in_a_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("cache")).unwrap();
+        let kernel = Kernel {
+            release: "6.1.0-9".into(),
+            vmlinuz: folder.path().join("vmlinuz"),
+            modules: folder.path().to_path_buf(),
+        };
+        let driver = module("snd_pcm", b"");
+        let wanted = Wanted { kernel: &kernel, modules: vec![&driver], build_id: Some("0102".into()) };
+        assert_eq!(wanted.patterns(), ["*/snd[-_]pcm.ko*", "*/boot/vmlinux-6.1.0-9"]);
+        let wanted = Wanted { modules: Vec::new(), ..wanted };
+        assert_eq!(wanted.keep(&cache, "x-dbg", &[]), ["x-dbg has no debug file of the kernel itself"]);
+        let file = folder.path().join("vmlinux-6.1.0-9");
+        fs::write(&file, "text").unwrap();
+        let lacks = wanted.keep(&cache, "x-dbg", &[file]);
+        assert!(lacks[0].starts_with("x-dbg does not fit the kernel: "), "{lacks:?}");
+        assert_eq!((lacks.len(), cached_kernel(&cache, &kernel)), (1, None));
     }
 }
