@@ -41,6 +41,8 @@ impl Uses {
     pub const CALLED: Uses = Uses(8);
     /// A branch depends on it.
     pub const DECIDES: Uses = Uses(16);
+    /// It bounds a loop over an array.
+    pub const BOUND: Uses = Uses(32);
 
     pub fn has(self, other: Uses) -> bool {
         self.0 & other.0 != 0
@@ -144,6 +146,9 @@ pub(super) fn handling(state: &State, pc: u64) -> Handling {
     for block in state.blocks.within(function.start..function.end) {
         let insns = Decoder::with_ip(64, &block.bytes, block.code.addr, DecoderOptions::NONE);
         for insn in insns.into_iter().filter(|insn| is_of_the_same(insn, this)) {
+            if bounds_loop(state, block, &insn) {
+                found.uses.add(Uses::BOUND);
+            }
             if insn.op0_kind() == OpKind::Register {
                 loads.insert(insn.ip());
             } else if !matches!(insn.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt) {
@@ -157,6 +162,43 @@ pub(super) fn handling(state: &State, pc: u64) -> Handling {
         found.uses.add(uses(state, load));
     }
     found
+}
+
+/// Whether an instruction compares memory with the index of an array, and a jump back to where the index is used
+/// depends on it.
+fn bounds_loop(state: &State, block: &BlockInfo, compare: &Instruction) -> bool {
+    use iced_x86::ConditionCode::{None, e, ne, no, np, ns, o, p, s};
+    let register = match (compare.op0_kind(), compare.op1_kind()) {
+        (OpKind::Memory, OpKind::Register) => compare.op1_register(),
+        (OpKind::Register, OpKind::Memory) => compare.op0_register(),
+        _ => return false,
+    };
+    let insns = decoded(block);
+    let jump = insns.iter().find(|insn| insn.ip() == compare.next_ip());
+    let orders =
+        |insn: &&Instruction| !matches!(insn.condition_code(), None | e | ne | o | no | s | ns | p | np);
+    let Some(jump) = jump.filter(orders).filter(|_| compare.mnemonic() == Mnemonic::Cmp) else {
+        return false;
+    };
+    let (body, counter) = (jump.near_branch_target()..compare.ip(), register.full_register());
+    if body.is_empty() {
+        return false;
+    }
+    let blocks = state.blocks.within(body.clone());
+    let walked: Vec<Instruction> = blocks
+        .flat_map(decoded)
+        .filter(|insn| body.contains(&insn.ip()) && insn.mnemonic() != Mnemonic::Lea)
+        .collect();
+    let copies = walked.iter().filter(|insn| {
+        insn.mnemonic() == Mnemonic::Movsxd
+            && insn.op1_kind() == OpKind::Register
+            && insn.op1_register() == register
+    });
+    let indexes: Vec<Register> =
+        copies.map(Instruction::op0_register).chain([counter]).map(Register::full_register).collect();
+    walked
+        .iter()
+        .any(|insn| insn.memory_index_scale() > 1 && indexes.contains(&insn.memory_index().full_register()))
 }
 
 /// Whether two instructions access the same memory, by their operands.

@@ -28,6 +28,7 @@ const SAME_VALUE: &str = "same value written";
 const FOLLOWED: &str = "the other side follows the pointer without a look at whether there is one";
 const CLEARED: &str = "the driver shuts down and clears a pointer that the other side may be following";
 const TWO_WRITERS: &str = "two sides write a value that leads to memory";
+const BOUND: &str = "the value bounds a loop over an array of the other side";
 const SET_UP_ANEW: &str = "one side sets up anew what the other side is writing";
 const LOST: &str = "one side sets a number that the other side counts, and one of the two is lost";
 const ANNOUNCED: &str = "the value is written after it was announced to the other side";
@@ -235,6 +236,9 @@ impl DrCheck {
             && (reader.stores || !self.one_writer(cx, at, write))
         {
             return Some(TWO_WRITERS);
+        }
+        if stored && reader.uses.has(Uses::BOUND) {
+            return Some(BOUND);
         }
         let known = cx.state.order.knows(read.strand, write.strand);
         // A flag that is set and cleared in place announces itself.

@@ -67,6 +67,22 @@ impl Race {
         )
     }
 
+    /// An array is walked up to a number: mov ecx,[rsi+rax*4]; inc eax; cmp [rdi+offset],eax; jg -10
+    fn walk(&mut self, addr: u64) -> &mut Race {
+        self.run(
+            &[0x8b, 0x0c, 0x86, 0xff, 0xc0, 0x39, 0x47, offset(addr), 0x7f, 0xf6],
+            &[(0, STACK - 64, 4, false), (2, addr, 4, false)],
+        )
+    }
+
+    /// The same without an array: nop; nop; nop; inc eax; cmp [rdi+offset],eax; jg -10
+    fn tell(&mut self, addr: u64) -> &mut Race {
+        self.run(
+            &[0x90, 0x90, 0x90, 0xff, 0xc0, 0x39, 0x47, offset(addr), 0x7f, 0xf6],
+            &[(4, addr, 4, false)],
+        )
+    }
+
     /// mov dword [rdi+offset],0
     fn reset(&mut self, addr: u64) -> &mut Race {
         self.run(&[0xc7, 0x47, offset(addr), 0, 0, 0, 0], &[(0, addr, 4, true)])
@@ -130,6 +146,10 @@ fn verdicts_say_what_follows_from_the_value() {
     assert_eq!(Race::verdict(Race::set, Race::count), lost);
     assert_ne!(Race::verdict(Race::point, Race::look_and_follow), follows);
     assert_eq!(Race::verdict(Race::point, Race::call_pointer), "likely benign: pointer to a function");
+    let bounds = "harmful: the value bounds a loop over an array of the other side";
+    assert_eq!(Race::verdict(Race::walk, Race::reset), bounds);
+    assert_eq!(Race::verdict(Race::reset, Race::walk), bounds);
+    assert_ne!(Race::verdict(Race::tell, Race::reset), bounds);
     assert_eq!(
         Race::verdict(Race::next, Race::write),
         "harmful: two sides write a value that leads to memory"
@@ -164,7 +184,7 @@ fn a_slot_that_the_devices_handler_empties_is_not_two_writers() {
 
 /// Models of races in stock drivers, each with what the judgment by hand says: a fault follows, or none does.
 /// `tests/corpus/races.toml` has the races, of which these have the instructions that matter.
-const MODELS: [(&str, bool, Code, Code); 20] = [
+const MODELS: [(&str, bool, Code, Code); 22] = [
     ("tulip: driver data that open follows, and probe sets", true, Race::follow, Race::point),
     (
         "8139cp: transmit takes a descriptor, and a new MTU resets the index",
@@ -183,6 +203,8 @@ const MODELS: [(&str, bool, Code, Code); 20] = [
     ("e100: blocks are counted, and their number is set", true, Race::count, Race::set),
     ("e100: the pool that open follows, and probe makes", true, Race::point, Race::follow),
     ("igb: the watchdog follows a vector that is replaced", true, Race::follow, Race::clear),
+    ("igb: the watchdog walks rings, and their number is set", true, Race::walk, Race::reset),
+    ("igb: the same number ends a loop over nothing", false, Race::tell, Race::reset),
     ("mptsas: a list is walked while an entry is taken off", true, Race::follow, Race::take_first),
     ("e1000: statistics that two sides count", false, Race::count, Race::count),
     ("e1000: the speed is set, and shown", false, Race::set_short, Race::show),
