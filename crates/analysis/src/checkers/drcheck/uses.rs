@@ -167,19 +167,16 @@ pub(super) fn handling(state: &State, pc: u64) -> Handling {
 /// Whether an instruction compares memory with the index of an array, and a jump back to where the index is used
 /// depends on it.
 fn bounds_loop(state: &State, block: &BlockInfo, compare: &Instruction) -> bool {
-    use iced_x86::ConditionCode::{None, e, ne, no, np, ns, o, p, s};
-    let register = match (compare.op0_kind(), compare.op1_kind()) {
-        (OpKind::Memory, OpKind::Register) => compare.op1_register(),
-        (OpKind::Register, OpKind::Memory) => compare.op0_register(),
+    use iced_x86::ConditionCode::{a, ae, b, be, g, ge, l, le};
+    let register = match (compare.mnemonic(), compare.op0_kind(), compare.op1_kind()) {
+        (Mnemonic::Cmp, OpKind::Memory, OpKind::Register) => compare.op1_register(),
+        (Mnemonic::Cmp, OpKind::Register, OpKind::Memory) => compare.op0_register(),
         _ => return false,
     };
     let insns = decoded(block);
     let jump = insns.iter().find(|insn| insn.ip() == compare.next_ip());
-    let orders =
-        |insn: &&Instruction| !matches!(insn.condition_code(), None | e | ne | o | no | s | ns | p | np);
-    let Some(jump) = jump.filter(orders).filter(|_| compare.mnemonic() == Mnemonic::Cmp) else {
-        return false;
-    };
+    let orders = |insn: &&Instruction| matches!(insn.condition_code(), a | ae | b | be | g | ge | l | le);
+    let Some(jump) = jump.filter(orders) else { return false };
     let (body, counter) = (jump.near_branch_target()..compare.ip(), register.full_register());
     if body.is_empty() {
         return false;
