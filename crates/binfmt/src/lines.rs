@@ -42,6 +42,12 @@ pub struct SourceFrame {
     pub column: u32,
 }
 
+impl From<SourceFrame> for (Option<String>, String, u32) {
+    fn from(frame: SourceFrame) -> Self {
+        (frame.function, frame.file, frame.line)
+    }
+}
+
 /// Finds the source lines of a module's instructions.
 pub struct Lines {
     context: addr2line::Context<Bytes>,

@@ -211,7 +211,7 @@ pub struct Repeated {
     pub forced: u64,
     /// Seconds from the start of the guest to the meeting, the median of the runs with one; 0 without any.
     pub seconds: f64,
-    /// Runs without a meeting that did not complete, and how the first of them ended.
+    /// Runs without a meeting that did not complete.
     pub failed: u64,
     /// How the first such run ended; `null` where all completed.
     pub failure: Option<String>,

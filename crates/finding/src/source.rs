@@ -77,9 +77,10 @@ pub struct Source {
 impl Source {
     /// Makes it from functions, files and lines, innermost first. The last function is not inlined. An empty
     /// file or line 0 is not known.
-    pub fn of(chain: impl IntoIterator<Item = (Option<String>, String, u32)>) -> Source {
+    pub fn of<F: Into<(Option<String>, String, u32)>>(chain: impl IntoIterator<Item = F>) -> Source {
         let mut inlined: Vec<Inlined> = chain
             .into_iter()
+            .map(F::into)
             .map(|(function, file, line)| Inlined {
                 function: function.unwrap_or_else(|| "?".to_owned()),
                 location: (line != 0 && !file.is_empty()).then_some(Location { file, line }),

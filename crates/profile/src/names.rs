@@ -1,6 +1,6 @@
 //! Turns addresses of a guest into functions and lines.
 
-use guardrail_binfmt::{KernelImage, KernelLines, Lines, ModuleImage, SourceFrame};
+use guardrail_binfmt::{KernelImage, KernelLines, Lines, ModuleImage};
 use guardrail_finding::{Frame, Source};
 use guardrail_trace::client::{Module, Report};
 use guardrail_vm::Cache;
@@ -102,14 +102,14 @@ impl Names {
         let file = lines.entry(module.to_owned()).or_insert_with(|| self.debug_info(module)).as_ref()?;
         let symbol = file.image.symbols().iter().find(|symbol| file.image.symbol_name(symbol) == function)?;
         let frames = file.lines.frames(usize::from(symbol.section?), symbol.value.checked_add(offset)?);
-        Some(source(frames))
+        Some(Source::of(frames))
     }
 
     /// The source lines of a link-time address of the kernel.
     fn kernel_source(&self, link: u64) -> Option<Source> {
         let mut kernel = self.kernel.as_ref()?.borrow_mut();
         let (lines, known) = &mut *kernel;
-        Some(known.entry(link).or_insert_with(|| source(lines.frames(link))).clone())
+        Some(known.entry(link).or_insert_with(|| Source::of(lines.frames(link))).clone())
     }
 
     /// The file of a module.
@@ -151,11 +151,6 @@ impl Names {
         let lines = self.module_lines(module, &image)?;
         Some(DebugInfo { image, lines })
     }
-}
-
-/// What the frames of a lookup mean for a report.
-fn source(frames: Vec<SourceFrame>) -> Source {
-    Source::of(frames.into_iter().map(|frame| (frame.function, frame.file, frame.line)))
 }
 
 /// Offsets of the instructions of a function. Padding behind the last one, and traps that are unreachable,

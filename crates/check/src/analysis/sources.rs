@@ -1,7 +1,7 @@
 //! Source lines of drivers by function and offset, as the kernel's log names places, and those of the kernel.
 
 use guardrail_binfmt::module::SymbolKind;
-use guardrail_binfmt::{KernelImage, KernelLines, Lines, ModuleImage, SourceFrame};
+use guardrail_binfmt::{KernelImage, KernelLines, Lines, ModuleImage};
 use guardrail_finding::{Finding, LinkAddress, Source};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -27,11 +27,6 @@ pub struct KernelSources {
     lines: Arc<Mutex<KernelLines>>,
 }
 
-/// What the frames of a lookup mean for a report.
-pub fn source(frames: Vec<SourceFrame>) -> Source {
-    Source::of(frames.into_iter().map(|frame| (frame.function, frame.file, frame.line)))
-}
-
 impl ModuleSources {
     /// Reads the functions of a module. `lines` is absent where it has no debug information.
     pub fn new(image: &ModuleImage, lines: Option<Arc<Mutex<Lines>>>) -> ModuleSources {
@@ -49,7 +44,7 @@ impl ModuleSources {
 
     fn at(&self, function: &str, offset: u64) -> Option<Source> {
         let (section, start) = (*self.functions.get(function)?)?;
-        Some(source(self.lines.as_ref()?.lock().ok()?.frames(section, start.checked_add(offset)?)))
+        Some(Source::of(self.lines.as_ref()?.lock().ok()?.frames(section, start.checked_add(offset)?)))
     }
 }
 
@@ -61,7 +56,7 @@ impl KernelSources {
 
     fn at(&self, address: LinkAddress) -> Option<Source> {
         let frames = self.lines.lock().ok()?.frames(address.0);
-        (!frames.is_empty()).then(|| source(frames))
+        (!frames.is_empty()).then(|| Source::of(frames))
     }
 
     /// The lines at an offset in a function; `None` where several have the name.

@@ -1,10 +1,11 @@
 //! Answers the checkers' questions about kernel and modules, with the kernel crate.
 
-use crate::analysis::sources::{KernelSources, ModuleSources, Sources, source};
+use crate::analysis::sources::{KernelSources, ModuleSources, Sources};
 use crate::input::{AnalysisInput, ModuleFile};
 use guardrail_analysis::machine::{Constant, LineLookup, ModuleMap, Pointed, Range, Region, World, rooms};
 use guardrail_binfmt::module::{Placed, PlacedSymbol};
 use guardrail_binfmt::{Btf, KernelImage, KernelLines, Lines, ModuleImage};
+use guardrail_finding::Source;
 use guardrail_host::HostError;
 use guardrail_kernel::summaries::Row;
 use guardrail_kernel::{SummaryTable, charts, plan};
@@ -329,6 +330,6 @@ fn gaps(placed: &Placed, data: &[Range]) -> Vec<Range> {
 fn lookup(lines: Arc<Mutex<Lines>>, placed: Placed) -> LineLookup {
     Box::new(move |address| {
         let (section, offset) = placed.section_of(address)?;
-        Some(source(lines.lock().ok()?.frames(section, offset)))
+        Some(Source::of(lines.lock().ok()?.frames(section, offset)))
     })
 }
