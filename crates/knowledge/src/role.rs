@@ -39,6 +39,8 @@ pub enum Role {
     SwitchesStacks,
     /// It suspends a device while the system goes to sleep.
     Suspends,
+    /// It waits until no handler of an interrupt runs. The device's interrupts were disabled before.
+    Silences,
 }
 
 /// For each role, names of functions with the position of the parameter, 0 where the verb has none.
@@ -58,7 +60,7 @@ static FUNCTIONS: LazyLock<BTreeMap<Role, Vec<(&str, usize)>>> = LazyLock::new(|
 
 impl Role {
     /// All roles, with their verbs in `roles.txt`.
-    const NAMED: [(Role, &'static str); 16] = [
+    const NAMED: [(Role, &'static str); 17] = [
         (Role::Worker, "worker"),
         (Role::AfterGrace, "aftergrace"),
         (Role::Initializes, "initializes"),
@@ -75,6 +77,7 @@ impl Role {
         (Role::Sized, "sized"),
         (Role::SwitchesStacks, "switchesstacks"),
         (Role::Suspends, "suspends"),
+        (Role::Silences, "silences"),
     ];
 
     /// Whether a function has the role.

@@ -37,7 +37,12 @@ impl Charts {
             return forbidden;
         }
         let (chart, callback, keys, states) = unknown?;
-        let id = *self.about(chart, &keys, states, true).first()?;
+        // One that names no object may come before any object is known.
+        let id = match self.about(chart, &keys, states, true).first() {
+            Some(&id) => id,
+            None if self.is_nameless((chart, callback)) => self.add(chart, [0, 0], states)?,
+            None => return None,
+        };
         Some((chart, callback, id))
     }
 

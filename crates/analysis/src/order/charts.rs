@@ -66,6 +66,8 @@ pub(super) struct Instance {
     pub forks: Vec<Option<Var>>,
     /// What runs of each callback have released.
     pub joins: Vec<Option<Var>>,
+    /// A context that brings a device up has left that to the next run of a callback.
+    pub brings_up: Option<BringsUp>,
     pub used: u64,
 }
 
@@ -92,6 +94,13 @@ pub(crate) struct Moving {
     coming: Set,
     /// The rule that moved the object when the call began.
     done: Option<usize>,
+}
+
+/// What a context has done that brings a device up, and leaves the rest to deferred work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BringsUp {
+    /// It has requested an interrupt line.
+    pub line: bool,
 }
 
 /// The states of all objects of all charts.
@@ -196,6 +205,11 @@ impl Charts {
         self.list.get(chart)?.callbacks.get(callback)
     }
 
+    /// Whether a callback names no object.
+    pub(super) fn is_nameless(&self, callback: CallbackRef) -> bool {
+        self.callback(callback).is_some_and(|rule| rule.keys.iter().all(Option::is_none))
+    }
+
     /// The state and the key of an object; `None` where it is not known.
     pub fn get(&self, chart: usize, instance: u32) -> Option<(usize, [u64; 2])> {
         let instance = self.classes.get(chart)?.list.get(&instance)?;
@@ -266,6 +280,12 @@ impl Charts {
         if !create || count > 0 && key == [0, 0] {
             return Vec::new();
         }
+        self.add(chart, key, states).into_iter().collect()
+    }
+
+    /// Adds an object in a state of `states`. One that nothing names has the key 0.
+    pub(super) fn add(&mut self, chart: usize, key: [u64; 2], states: Set) -> Option<u32> {
+        let (rules, class) = (self.list.get(chart)?, self.classes.get_mut(chart)?);
         if class.by_key.len() >= MAX_INSTANCES {
             class.evict();
         }
@@ -286,10 +306,11 @@ impl Charts {
                 coming: 0,
                 forks: Vec::new(),
                 joins: Vec::new(),
+                brings_up: None,
                 used: self.ticks,
             },
         );
-        vec![id]
+        Some(id)
     }
 
     pub(super) fn instance(&mut self, chart: usize, instance: u32) -> Option<&mut Instance> {
@@ -319,12 +340,8 @@ impl Charts {
                 strand.release(place(&mut instance.forks, callback), Relation::Hard);
             }
         }
-        let list = Arc::clone(&self.list);
-        let nameless = |callback: &usize| {
-            let rule = list.get(chart).and_then(|rules| rules.callbacks.get(*callback));
-            rule.is_some_and(|rule| rule.keys.iter().all(Option::is_none))
-        };
-        self.fork_for_all(strands, by, chart, items(set).filter(nameless));
+        let nameless: Vec<usize> = items(set).filter(|&at| self.is_nameless((chart, at))).collect();
+        self.fork_for_all(strands, by, chart, nameless.into_iter());
     }
 
     /// Releases what `by` has done to runs of callbacks of all objects, also of those that are not known yet.
@@ -450,6 +467,16 @@ impl Charts {
                 instance.coming |= coming;
             }
             moving.push(Moving { chart, instance: id, rules: able.into(), from: state, moves, coming, done });
+        }
+    }
+
+    /// A call leaves it to the runs that it defers to bring a device up.
+    pub fn leaves(&mut self, moving: &Moving, what: BringsUp) {
+        let Some(chart) = self.list.get(moving.chart).filter(|chart| chart.deferred) else { return };
+        let defers =
+            moving.rules.iter().any(|&rule| chart.calls.get(rule).is_some_and(|call| call.wakes != 0));
+        if defers && let Some(instance) = self.instance(moving.chart, moving.instance) {
+            instance.brings_up = Some(what);
         }
     }
 

@@ -1,5 +1,6 @@
 //! A context's place in the order of events.
 
+use super::charts::BringsUp;
 use super::{Acquired, LockId, LocksetId, Moving, Name, Off, StrandId, chart};
 use crate::level::Level;
 use crate::stacks::{StackId, same_stack};
@@ -117,6 +118,10 @@ pub struct ContextOrder {
     /// That entry has requested an interrupt line. From then on the handler may run, no matter what the
     /// device was configured to do.
     line: bool,
+    /// Another context has left it to this one.
+    left: bool,
+    /// Depth of the entry that has waited for the device's handlers; 0 where none has.
+    silent: usize,
 }
 
 impl ContextOrder {
@@ -136,6 +141,8 @@ impl ContextOrder {
             sections: Vec::new(),
             up: 0,
             line: false,
+            left: false,
+            silent: 0,
         }
     }
 
@@ -167,12 +174,19 @@ impl ContextOrder {
         self.irqs_on && self.preempt & 0x00ff_ffff == 0
     }
 
-    /// The innermost of `runs` entries brings a device up.
-    pub(crate) fn begin_bringing_up(&mut self, runs: usize) {
+    /// The innermost of `runs` entries brings a device up. `from` is the context that has left this to it.
+    pub(crate) fn begin_bringing_up(&mut self, runs: usize, from: Option<BringsUp>) {
         if self.up == 0 {
             self.up = runs;
-            self.line = false;
+            self.line = from.is_some_and(|from| from.line);
+            self.left = from.is_some();
         }
+    }
+
+    /// What the context leaves to what it defers: the first run of that brings the device up, too. `None` where
+    /// it does not bring up a device itself, or does so for another.
+    pub(crate) fn leaves_bringing_up(&self) -> Option<BringsUp> {
+        (self.up != 0 && !self.left).then_some(BringsUp { line: self.line })
     }
 
     /// The context requests an interrupt line.
@@ -180,11 +194,26 @@ impl ContextOrder {
         self.line = true;
     }
 
+    /// The innermost entry has waited for handlers, so it has disabled the device's interrupts before.
+    pub(crate) fn silences_device(&mut self) {
+        if self.silent == 0 {
+            self.silent = self.entries.len();
+        }
+    }
+
     /// Only `runs` entries are left.
     pub(crate) fn end_bringing_up(&mut self, runs: usize) {
         if runs < self.up {
             self.up = 0;
         }
+        if runs < self.silent {
+            self.silent = 0;
+        }
+    }
+
+    /// Whether another context has left it to this one to bring a device up.
+    pub(crate) fn was_left_bringing_up(&self) -> bool {
+        self.up != 0 && self.left
     }
 
     /// Whether the context brings a device up.
@@ -193,11 +222,11 @@ impl ContextOrder {
         self.up != 0
     }
 
-    /// Whether the context brings a device up that interrupts only after its registers are written: no
-    /// handler was requested meanwhile.
+    /// Whether the device interrupts only after its registers are written. The context brings it up, and has
+    /// requested no handler meanwhile, or it has waited for the handlers.
     #[inline]
     pub(crate) fn lets_device_interrupt(&self) -> bool {
-        self.up != 0 && !self.line
+        self.up != 0 && !self.line || self.silent != 0
     }
 
     /// The driver has taken a spin lock.

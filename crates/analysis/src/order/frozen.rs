@@ -8,7 +8,8 @@
 //! The process that puts the system to sleep runs callbacks itself, beside workers that run those of other
 //! devices. What it does then comes neither before nor after theirs. But all devices are suspended before the
 //! first is resumed, so what runs below the suspend of any device comes before all that resumes one. So
-//! do requests that a layer waits for before its devices are suspended, from whatever thread.
+//! do requests that a layer waits for before its devices are suspended, from whatever thread. The layer sends
+//! none before they are resumed, so later ones come after what resumed a device.
 
 use super::clocks::Relation;
 use super::{Order, StrandId};
@@ -65,6 +66,22 @@ impl Order {
     pub(crate) fn resume_begins(&mut self, by: StrandId) {
         if let Some(strand) = self.strands.get_mut(by) {
             strand.acquire(&self.suspended, Relation::Hard);
+        }
+    }
+
+    /// A callback ends that resumed a device.
+    pub(crate) fn resume_ends(&mut self, by: StrandId) {
+        if let Some(strand) = self.strands.get_mut(by) {
+            strand.release(&mut self.resumed, Relation::Hard);
+        }
+    }
+
+    /// A run begins of what a layer sends only to devices that are resumed.
+    pub(crate) fn drained_begins(&mut self, by: StrandId) {
+        if self.parts.states
+            && let Some(strand) = self.strands.get_mut(by)
+        {
+            strand.acquire(&self.resumed, Relation::Hard);
         }
     }
 

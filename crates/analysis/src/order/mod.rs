@@ -61,6 +61,9 @@ pub(crate) const DEVICE: Name = Name::Global("device");
 /// A driver that calls modules that are not watched while it starts a device releases this; callbacks from
 /// those modules acquire it.
 pub(crate) const LIBRARY: Name = Name::Global("library");
+/// The same for work to which the start of a device was left. Only interrupt handlers in those modules acquire it, for
+/// other callbacks may run beside the work.
+pub(crate) const LIBRARY_HANDLERS: Name = Name::Global("library handlers");
 /// Interrupt handlers in modules that are not watched release this; strands that wait for handlers acquire
 /// it.
 pub(crate) const HANDLERS: Name = Name::Global("handlers");
@@ -98,6 +101,8 @@ pub struct Order {
     thawed: Option<Var>,
     /// What was done while devices were suspended. It comes before they are resumed.
     suspended: Option<Var>,
+    /// What resumed devices. It comes before what layers send to them.
+    resumed: Option<Var>,
     /// Work queues that are frozen with user processes.
     freezable: Vec<u64>,
     /// Steps of objects that are not passed to checkers yet.

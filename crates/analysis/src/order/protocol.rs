@@ -1,6 +1,6 @@
 //! States of kernel objects, as the replay changes them and checkers read them.
 
-use super::charts::{CallbackRef, Moving, Rules, plain};
+use super::charts::{BringsUp, CallbackRef, Moving, Rules, plain};
 use super::{Chart, Entry, Order, Step, StrandId};
 use guardrail_knowledge::chart::Callback;
 
@@ -79,6 +79,18 @@ impl Order {
                 moving,
             );
         }
+    }
+
+    /// A context that brings a device up has called these. Where they defer a run, that brings it up, too.
+    pub(crate) fn leaves(&mut self, moving: &[Moving], what: BringsUp) {
+        for moving in moving {
+            self.charts.leaves(moving, what);
+        }
+    }
+
+    /// What was left to the run that begins.
+    pub(crate) fn takes_over(&mut self, (chart, _, id): (usize, usize, u32)) -> Option<BringsUp> {
+        self.charts.instance(chart, id)?.brings_up.take()
     }
 
     /// Such a call returns.

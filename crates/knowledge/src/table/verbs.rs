@@ -189,6 +189,7 @@ const ROLES: &[Verb] = &[
     verb("sized", &[Param], &[]),
     verb("switchesstacks", &[], &[]),
     verb("suspends", &[], &[]),
+    verb("silences", &[], &[]),
 ];
 
 /// Judges an effect without a kernel; the error states what is wrong.

@@ -85,6 +85,9 @@ impl Replay {
         // After a jump to a hooked function, its lock was already released at the jump.
         let given_back = callee.hooked && context.out().is_some_and(|out| out.jump);
         self.notes_line(c, &summary.name);
+        if let Some(context) = self.contexts.get_mut(c).filter(|_| callee.silences && !by_kernel) {
+            context.order.silences_device();
+        }
         let mut late = false;
         if callee.ordering {
             for effect in &summary.effects {
@@ -122,6 +125,9 @@ impl Replay {
         self.state.order.called(strand, &callee.rules, &args, create, &mut moving);
         if let Some(context) = self.contexts.get_mut(c) {
             context.order.now.clock = self.state.order.clock(strand);
+            if let Some(what) = context.order.leaves_bringing_up() {
+                self.state.order.leaves(&moving, what);
+            }
         }
         self.report_steps(v, c, stack);
         (late || !moving.is_empty()).then(|| Pending {

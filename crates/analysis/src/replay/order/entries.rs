@@ -4,8 +4,8 @@ use super::functions::Caller;
 use crate::level::Level;
 use crate::machine::Out;
 use crate::order::{
-    Acquired, DEVICE, EARLY, Entry, GRACE, HANDLERS, Identity, LIBRARY, Name, Now, Order, RCU, StrandId,
-    is_task,
+    Acquired, DEVICE, EARLY, Entry, GRACE, HANDLERS, Identity, LIBRARY, LIBRARY_HANDLERS, Name, Now, Order,
+    RCU, StrandId, is_task,
 };
 use crate::replay::{Entering, Replay};
 use crate::stacks::{OuterId, StackId, same_stack};
@@ -266,6 +266,9 @@ impl Replay {
         } else {
             self.thaw(c);
         }
+        if callback.is_some_and(|callback| self.state.order.is_drained(callback)) {
+            self.state.order.drained_begins(strand);
+        }
         let parts = self.state.order.parts();
         // Work that the driver has not queued itself was queued by a library for it.
         let lent = caller.worker && callback.is_some_and(|callback| !self.state.order.was_forked(callback));
@@ -274,11 +277,15 @@ impl Replay {
         }
         if parts.states && level >= Level::Hardirq {
             self.state.order.acquire(strand, DEVICE);
+            if caller.library {
+                self.state.order.acquire(strand, LIBRARY_HANDLERS);
+            }
         }
-        if (lent || starts)
+        let left = callback.and_then(|callback| self.state.order.takes_over(callback));
+        if (lent || starts || left.is_some())
             && let Some(context) = self.contexts.get_mut(c)
         {
-            context.order.begin_bringing_up(context.order.entries.len());
+            context.order.begin_bringing_up(context.order.entries.len(), left.filter(|_| !lent && !starts));
         }
         if outermost && !is_task(level) {
             self.state.order.acquire(strand, GRACE);
@@ -399,6 +406,9 @@ impl Replay {
         }
         if entry.callback.is_some_and(|callback| self.state.order.is_frozen(callback)) {
             self.state.order.freeze_ends(entry.strand);
+            if self.state.order.described(&entry).is_some_and(|callback| callback.starts) {
+                self.state.order.resume_ends(entry.strand);
+            }
         }
         if entry.precedes_resume {
             self.state.order.suspend_ends(entry.strand);

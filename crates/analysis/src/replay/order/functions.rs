@@ -1,6 +1,6 @@
 //! Knowledge about kernel functions that the driver calls and that call the driver.
 
-use crate::order::{CallbackRef, LIBRARY, Order, Rules};
+use crate::order::{CallbackRef, LIBRARY, LIBRARY_HANDLERS, Order, Rules};
 use crate::replay::Replay;
 use guardrail_knowledge::effect::{Effect, Summary, SyncOp};
 use guardrail_knowledge::role::Role;
@@ -23,6 +23,8 @@ pub(super) struct Callee {
     /// It has effects on locks or order.
     pub ordering: bool,
     pub rules: Vec<Rules>,
+    /// It waits until no handler of an interrupt runs.
+    pub silences: bool,
 }
 
 /// What is known about a kernel function that calls the driver.
@@ -69,6 +71,7 @@ impl Replay {
             hooked: self.order.functions.hooked.contains(&target.wrapping_sub(self.state.slide)),
             ordering: has_sync(summary),
             rules: self.state.order.rules(&self.state.kernel_function(target)),
+            silences: Role::Silences.has(&summary.name),
         });
         if self.order.functions.callees.len() >= MAX_CACHED {
             self.order.functions.callees.clear();
@@ -117,6 +120,7 @@ impl Replay {
             hooked: true,
             ordering: has_sync(summary),
             rules: self.state.order.rules(&summary.name),
+            silences: Role::Silences.has(&summary.name),
         });
         if self.order.functions.hooks.len() < MAX_HOOKS as usize {
             self.order.functions.hooks.insert(hook, Rc::clone(&callee));
@@ -172,7 +176,8 @@ impl Replay {
         let Some(context) = self.contexts.get(c) else { return };
         let strand = context.order.now.strand;
         if context.order.brings_up() && self.state.order.parts().states && self.is_library(target) {
-            self.state.order.release(strand, LIBRARY);
+            let what = if context.order.was_left_bringing_up() { LIBRARY_HANDLERS } else { LIBRARY };
+            self.state.order.release(strand, what);
             self.refresh_clock(c);
         }
     }

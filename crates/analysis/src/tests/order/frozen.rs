@@ -75,6 +75,18 @@ fn what_a_layer_waits_for_before_devices_are_suspended_comes_before_what_resumes
 }
 
 #[test]
+fn what_resumes_a_device_comes_before_what_a_layer_sends_to_it() {
+    for states in [true, false] {
+        let mut g = Guest::with(Parts { states, ..Parts::default() });
+        g.by(&task(1)).run("resume_caller", &[D], 1);
+        g.by(&task(2)).run("queue_caller", &[D + 64], 2);
+        g.by(&task(3)).run("init_caller", &[D + 64], 3);
+        assert!(!g.written(2).after.contains(&1));
+        assert_eq!(g.written(3).after.contains(&1), states);
+    }
+}
+
+#[test]
 fn logs_that_do_not_name_user_threads_have_their_names() {
     let mut g = Guest::new();
     for (n, name) in ["kworker", "kswapd0", "irq/9", "sh"].into_iter().enumerate() {

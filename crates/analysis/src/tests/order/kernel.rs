@@ -71,7 +71,7 @@ pub fn kernel() -> Kernel {
         .idle(&["del_timer_sync", "lamp_setup", "lamp_on", "queue_work", "cancel_work_sync"])
         .idle(&["work_caller", "suspend_caller", "resume_caller", "queue_caller", "init_caller"])
         .idle(&["poll_caller", "request_start", "request_end", "request_end_all"])
-        .idle(&["shelf_caller", "sweep_caller", "async_suspend"])
+        .idle(&["shelf_caller", "sweep_caller", "fill_shelves", "async_suspend"])
         .charts(CHARTS)
         .preempt_count(PREEMPT)
 }
@@ -146,6 +146,7 @@ chart lamp made
 chart shelf
   key shelf
   state here
+  call fill_shelves(): any wakes sweep
   callback fill(shelf) from shelf_caller: in any wakes sweep
   callback sweep(list) from sweep_caller: in any
 

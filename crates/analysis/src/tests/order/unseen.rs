@@ -51,6 +51,15 @@ fn a_callback_that_names_no_object_comes_after_what_wakes_it_for_any() {
 }
 
 #[test]
+fn a_callback_that_names_no_object_may_be_the_first_of_its_class() {
+    let mut g = Guest::new();
+    let a = task(1);
+    g.by(&a).enter("vfs_read", &[]).write(1).called("fill_shelves", &[], 0).write(2);
+    g.by(&task(2)).run("sweep_caller", &[0x5000], 3);
+    assert_eq!(g.written(3).after, [1]);
+}
+
+#[test]
 fn what_a_probe_passes_to_a_library_comes_before_what_that_calls_back() {
     let mut g = Guest::new();
     g.load_other();
@@ -86,6 +95,23 @@ fn what_sets_a_device_going_comes_before_its_interrupts() {
 }
 
 #[test]
+fn a_device_that_was_silenced_interrupts_after_its_registers_are_written() {
+    let mut g = Guest::new();
+    let a = task(1);
+    g.by(&a).enter("vfs_read", &[]).write(1).called("synchronize_irq", &[17], 0).write(2);
+    g.by(&hardirq(2)).run("up", &[], 3);
+    g.by(&a).called("iowrite32", &[1, 0x6000], 0).write(4);
+    g.by(&hardirq(2)).run("up", &[], 5);
+    g.by(&a).ret(0);
+    assert!(g.written(3).after.is_empty());
+    assert_eq!(g.written(5).after, [1, 2, 3]);
+    // The next entry has waited for nobody.
+    g.by(&a).enter("vfs_read", &[]).write(6).called("iowrite32", &[1, 0x6000], 0);
+    g.by(&hardirq(2)).run("up", &[], 7);
+    assert!(!g.written(7).after.contains(&6));
+}
+
+#[test]
 fn a_requested_handler_may_run_before_the_device_is_allowed_to() {
     let mut g = Guest::new();
     let a = task(1);
@@ -95,6 +121,24 @@ fn a_requested_handler_may_run_before_the_device_is_allowed_to() {
     g.by(&hardirq(2)).run("up", &[], 3);
     g.by(&a).ret(0);
     assert_eq!(g.written(3).after, [1]);
+}
+
+#[test]
+fn work_that_a_probe_leaves_the_rest_to_brings_the_device_up() {
+    let mut g = Guest::new();
+    g.load_other();
+    let (a, worker) = (task(1), task(2));
+    g.by(&a).enter("probe_caller", &[T, 0]).called("queue_work", &[0x100, T + 64], 0).ret(0);
+    // Only the first run of the work does so, and not what that queues.
+    for (mark, comes_before) in [(1, true), (2, false)] {
+        g.by(&worker).enter("work_caller", &[T + 64]).write(mark).called("core/ready_line", &[0x9000], 0);
+        g.by(&worker).called("queue_work", &[0x100, T + 64], 0).ret(0);
+        g.by(&hardirq(3)).run("core/thread_caller", &[0x5000], mark + 10);
+        assert_eq!(g.written(mark + 10).after.contains(&mark), comes_before, "{mark}");
+        // What is no interrupt may run beside the work.
+        g.by(&task(4)).run("core/thread_caller", &[0x5000], mark + 20);
+        assert!(!g.written(mark + 20).after.contains(&mark), "{mark}");
+    }
 }
 
 #[test]
