@@ -68,11 +68,14 @@ impl DrCheck {
         })
     }
 
-    /// After a race between a plain store and a plain load, the word orders.
+    /// After a race between a plain store and a plain load that somebody looks at, the word orders.
     pub(super) fn publish(&mut self, cx: &Cx<'_>, word: u64, old: &Cell, new: &Cell, finding: usize) {
-        let Some((store, _)) = Self::plain(old, new) else { return };
+        let Some((store, load)) = Self::plain(old, new) else { return };
         let form = self.form(cx.state, store.pc);
         if self.mode != Mode::Full || self.takes_away(store, form) {
+            return;
+        }
+        if self.form(cx.state, load.pc) == Form::Dropped {
             return;
         }
         let addr = word + u64::from(store.mask.trailing_zeros());

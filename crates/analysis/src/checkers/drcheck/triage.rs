@@ -4,13 +4,18 @@
 use crate::machine::State;
 use guardrail_finding::Severity;
 use guardrail_finding::triage::{BENIGN, HARMFUL, UNDECIDED};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
+};
 
 /// How far back in bytes a jump may lead that closes a loop around a flag.
 const LOOP: u64 = 256;
 
 /// The reason where a run reads again under the lock of the writer.
 pub(super) const DOUBLE_CHECKED: &str = "double-checked, read again under the lock";
+/// The reason where a read has no consequence.
+pub(super) const DROPPED: &str = "value that nothing uses";
 /// The reason where a read waits for the other side.
 pub(super) const POLLED: &str = "flag polled in a loop";
 
@@ -50,6 +55,8 @@ impl Verdict {
 pub(super) enum Form {
     /// Reads the memory; what follows in the block decides nothing by it.
     Load,
+    /// Reads the memory, and the value is overwritten before anything uses it.
+    Dropped,
     /// Reads the memory and decides by these bits; `polls` where it loops until they change.
     Test { bits: u64, polls: bool },
     /// Writes a value, which may be known.
@@ -97,6 +104,9 @@ pub(super) fn form_in(bytes: &[u8], address: u64, pc: u64) -> Form {
             None => stored(&insns[..at], insn, all),
         },
         Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => {
+            if is_dropped(&insns[at + 1..], insn) {
+                return Form::Dropped;
+            }
             loaded(&insns[at + 1..], insn, all, polls(&insns, pc))
         }
         // A register that holds a sum or a difference.
@@ -189,6 +199,25 @@ fn stored(before: &[Instruction], store: &Instruction, all: u64) -> Form {
     Form::Store(None)
 }
 
+/// Whether nothing uses the register of a load before it is overwritten, as with the arguments of a trace point that
+/// is off.
+fn is_dropped(after: &[Instruction], load: &Instruction) -> bool {
+    let register = load.op0_register().full_register();
+    let mut info = InstructionInfoFactory::new();
+    for insn in after.iter().filter(|insn| insn.mnemonic() != Mnemonic::Nop) {
+        if insn.flow_control() != FlowControl::Next {
+            return false;
+        }
+        let used = info.info(insn).used_registers().iter();
+        let mut accesses = used.filter(|used| used.register().full_register() == register).peekable();
+        if accesses.peek().is_some() {
+            // A part of the register keeps the rest.
+            return accesses.all(|used| used.access() == OpAccess::Write && used.register().size() >= 4);
+        }
+    }
+    false
+}
+
 /// The form of a load into a register, which depends on the later uses of the register.
 fn loaded(after: &[Instruction], load: &Instruction, all: u64, polls: bool) -> Form {
     let register = load.op0_register().full_register();
@@ -234,6 +263,7 @@ fn polls(insns: &[Instruction], pc: u64) -> bool {
 /// Why a race between two instructions is likely harmless. With `same`, both access exactly the same bytes.
 pub(super) fn reason(a: Form, b: Form, same: bool) -> Option<&'static str> {
     match (a, b) {
+        (Form::Dropped, _) | (_, Form::Dropped) => Some(DROPPED),
         (Form::Count, Form::Count | Form::Load) | (Form::Load, Form::Count) => Some("statistics counter"),
         (Form::Store(Some(x)), Form::Store(Some(y))) if same && x == y => Some("same value written"),
         (Form::Test { bits, .. }, Form::Bits(changed)) | (Form::Bits(changed), Form::Test { bits, .. })
@@ -261,6 +291,14 @@ mod tests {
             (&[0x8b, 0x07, 0xff, 0xc0, 0x89, 0x07], 4, Form::Count),
             // mov eax,[rdi]; ret
             (&[0x8b, 0x07, 0xc3], 0, Form::Load),
+            // movzx ecx,word [rdi]; nop; mov rcx,[rsi]
+            (&[0x0f, 0xb7, 0x0f, 0x90, 0x48, 0x8b, 0x0e], 0, Form::Dropped),
+            // movzx ecx,word [rdi]; mov edx,ecx; mov rcx,[rsi]
+            (&[0x0f, 0xb7, 0x0f, 0x89, 0xca, 0x48, 0x8b, 0x0e], 0, Form::Load),
+            // movzx ecx,word [rdi]; jz +0; mov rcx,[rsi]
+            (&[0x0f, 0xb7, 0x0f, 0x74, 0x00, 0x48, 0x8b, 0x0e], 0, Form::Load),
+            // movzx ecx,word [rdi]; mov cl,1; ret
+            (&[0x0f, 0xb7, 0x0f, 0xb1, 0x01, 0xc3], 0, Form::Load),
             // mov dword [rdi],5
             (&[0xc7, 0x07, 5, 0, 0, 0], 0, Form::Store(Some(5))),
             // xor eax,eax; mov [rdi],eax
@@ -297,6 +335,7 @@ mod tests {
             (Form::Bits(2), Form::Bits(1), None),
             (Form::Store(Some(1)), test(1, true), Some("flag polled in a loop")),
             (Form::Store(None), Form::Load, None),
+            (Form::Store(None), Form::Dropped, Some(DROPPED)),
         ] {
             assert_eq!(reason(a, b, true), why, "{a:?} {b:?}");
             assert_eq!(reason(b, a, true), why, "{b:?} {a:?}");

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// Most accesses that a word keeps.
-pub(super) const CELLS: usize = 8;
+pub(super) const CELLS: usize = 12;
 /// Number of words in a page.
 const WORDS: usize = 512;
 /// Most cells (56 bytes each), and most pages (about 3 KB each).
@@ -508,7 +508,7 @@ mod tests {
             words.push(at, cell(strand, Kind::default(), 0xff));
         }
         let kept: Vec<u32> = words.cells(at).map(|c| c.strand.0).collect();
-        assert_eq!(kept, [19, 18, 17, 16, 15, 14, 13, 1]);
+        assert_eq!(kept, [19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 1]);
     }
 
     #[test]
