@@ -1,5 +1,5 @@
-//! The test suites that Linux has for its sanitizers, as exams for the checkers: their faults, in modules for a stock
-//! kernel that has no sanitizer.
+//! The test suites that Linux has for its sanitizers and for lockdep, as exams for the checkers: their faults, in
+//! modules for a stock kernel that has neither.
 //!
 //! The suites come from the distribution's source package, and `tests/exams` turns them into modules.
 //! `tests/exams/cases.txt` says of each case which faults it makes, and which of them are found today.

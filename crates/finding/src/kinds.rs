@@ -143,6 +143,11 @@ pub const KINDS: &[Kind] = &[
         "A thread has slept uninterruptibly for longer than the kernel's limit. The trace shows what it waits for.",
     ),
     kind(
+        "init-locked",
+        "Lock initialized by the thread that holds it",
+        "Who waits for the lock is forgotten, and the next thread takes it although it is held. Initialize it once, before others can take it.",
+    ),
+    kind(
         "invalid-free",
         "Free of something that is not the start of an allocation",
         "The pointer passed to the free function points into an object, or to memory that no allocator handed out.",

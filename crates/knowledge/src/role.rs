@@ -41,6 +41,10 @@ pub enum Role {
     Suspends,
     /// It waits until no handler of an interrupt runs. The device's interrupts were disabled before.
     Silences,
+    /// With a context, which is the parameter, it takes no lock that its context holds, and reports that.
+    NeverWaitsForItself,
+    /// It initializes a lock; the parameter.
+    InitsLock,
 }
 
 /// For each role, names of functions with the position of the parameter, 0 where the verb has none.
@@ -60,7 +64,7 @@ static FUNCTIONS: LazyLock<BTreeMap<Role, Vec<(&str, usize)>>> = LazyLock::new(|
 
 impl Role {
     /// All roles, with their verbs in `roles.txt`.
-    const NAMED: [(Role, &'static str); 17] = [
+    const NAMED: [(Role, &'static str); 19] = [
         (Role::Worker, "worker"),
         (Role::AfterGrace, "aftergrace"),
         (Role::Initializes, "initializes"),
@@ -78,6 +82,8 @@ impl Role {
         (Role::SwitchesStacks, "switchesstacks"),
         (Role::Suspends, "suspends"),
         (Role::Silences, "silences"),
+        (Role::NeverWaitsForItself, "neverwaitsforitself"),
+        (Role::InitsLock, "initslock"),
     ];
 
     /// Whether a function has the role.

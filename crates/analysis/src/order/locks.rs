@@ -143,10 +143,19 @@ impl Locks {
         self.infos.get(id.0 as usize)
     }
 
-    fn live(&mut self, id: LockId) -> Option<&mut Lock> {
+    fn key(&self, id: LockId) -> Option<(Name, LockKind)> {
         let info = self.infos.get(id.0 as usize)?;
-        let name = info.name.map_or(Name::At(info.address), Name::Global);
-        self.live.get_mut(&(name, info.kind)).filter(|lock| lock.id == id)
+        Some((info.name.map_or(Name::At(info.address), Name::Global), info.kind))
+    }
+
+    fn live(&mut self, id: LockId) -> Option<&mut Lock> {
+        let key = self.key(id)?;
+        self.live.get_mut(&key).filter(|lock| lock.id == id)
+    }
+
+    /// Whether the lock's memory was not freed or allocated since it is known.
+    pub fn is_live(&self, id: LockId) -> bool {
+        self.key(id).and_then(|key| self.live.get(&key)).is_some_and(|lock| lock.id == id)
     }
 
     /// The strand has taken the lock.

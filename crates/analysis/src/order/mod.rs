@@ -166,6 +166,11 @@ impl Order {
         self.locks.info(lock)
     }
 
+    /// Whether the memory of a lock is still the one that it was in when it got its number.
+    pub fn is_live(&self, lock: LockId) -> bool {
+        self.locks.is_live(lock)
+    }
+
     /// Describes a strand, for example as `the timer function watchdog of the timer at 0x…`.
     pub fn describe(&self, strand: StrandId) -> String {
         self.strands.get(strand).map_or_else(String::new, |strand| strand.label.clone())

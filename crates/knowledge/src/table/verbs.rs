@@ -190,6 +190,8 @@ const ROLES: &[Verb] = &[
     verb("switchesstacks", &[], &[]),
     verb("suspends", &[], &[]),
     verb("silences", &[], &[]),
+    verb("neverwaitsforitself", &[Param], &[]),
+    verb("initslock", &[Param], &[]),
 ];
 
 /// Judges an effect without a kernel; the error states what is wrong.

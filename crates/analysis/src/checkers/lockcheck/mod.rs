@@ -12,9 +12,10 @@ use crate::checker::{Checker, Cx, Draft, Site};
 use crate::level::Level;
 use crate::machine::Out;
 use crate::order::{Acquired, Entry, LockId};
-use crate::value_flow::Regs;
+use crate::value_flow::{InsnCtx, Regs, Value};
 use guardrail_knowledge::effect::{Effect, Key, LockKind, LockMode, SyncOp};
 use guardrail_knowledge::role::Role;
+use guardrail_trace::event::Access;
 use order::Order;
 use rustc_hash::{FxHashMap, FxHashSet};
 use usage::Usages;
@@ -43,8 +44,20 @@ impl Checker for LockCheck {
         true
     }
 
+    fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
+        // Spinning locks are initialized by a plain store of the word. An inlined release stores a byte.
+        if !insn.access.locked && access.size >= 4 {
+            self.inits(cx, Site::Insn(insn.addr), access.addr, |kind| {
+                matches!(kind, LockKind::Spin | LockKind::Rw)
+            });
+        }
+    }
+
     fn call(&mut self, cx: &mut Cx<'_>, out: &Out, _: &Regs) {
         let Some(summary) = out.summary.clone() else { return };
+        if let Some(&lock) = Role::InitsLock.param(&summary.name).and_then(|arg| out.args.get(arg)) {
+            self.inits(cx, Site::Call, lock, owned);
+        }
         for effect in &summary.effects {
             match effect {
                 Effect::Sync(SyncOp::Lock { kind, key, mode, tries: false, .. }) => {
@@ -65,11 +78,14 @@ impl Checker for LockCheck {
         if !lock.by_kernel && self.taken.len() < MAX_KNOWN {
             self.taken.insert(lock.lock);
         }
-        self.order.locked(cx, lock);
-        self.usages.locked(cx, lock);
+        let new = self.order.locked(cx, lock);
+        self.usages.locked(cx, &mut self.order, lock, &new);
     }
 
     fn unlocked(&mut self, cx: &mut Cx<'_>, lock: LockId, held: Option<&Acquired>, by_kernel: bool) {
+        if let Some(held) = held.filter(|held| !held.by_kernel && !by_kernel) {
+            self.usages.unlocked(cx, &mut self.order, held);
+        }
         let Some(info) = cx.state.order.lock(lock).cloned() else { return };
         // The kernel may have taken it where nothing is watched, and any thread may release a semaphore.
         if held.is_some() || by_kernel || !owned(info.kind) || !self.taken.contains(&lock) {
@@ -140,14 +156,22 @@ impl LockCheck {
         }
         let Some(address) = args.get(usize::from(*arg)).map(|at| at.wrapping_add(*offset)) else { return };
         let state = cx.state;
+        // A reader of an rw_semaphore waits for a writer that waits for an earlier reader.
+        let waits = |held: &Acquired| {
+            kind == LockKind::RwSem || held.mode == LockMode::Exclusive || mode == LockMode::Exclusive
+        };
         let again = context.order.held.iter().find(|held| {
-            (held.mode == LockMode::Exclusive || mode == LockMode::Exclusive)
+            waits(held)
                 && state
                     .order
                     .lock(held.lock)
                     .is_some_and(|info| info.address == address && info.kind == kind)
         });
         let Some(again) = again.cloned() else { return };
+        let in_context = Role::NeverWaitsForItself.param(function).and_then(|arg| args.get(arg));
+        if in_context.is_some_and(|&context| context != 0) {
+            return;
+        }
         cx.report(NAME, "double-lock", Site::Call, || {
             let Some(info) = state.order.lock(again.lock) else { return Draft::error(String::new()) };
             let name = names::lock(state, info);
@@ -156,6 +180,27 @@ impl LockCheck {
                 ..Draft::error(format!(
                     "{function} waits for the {} {name}, which this thread holds already",
                     names::kind(kind)
+                ))
+            }
+        });
+    }
+
+    /// The driver initializes a lock of such a kind, if there is one at the address.
+    fn inits(&self, cx: &mut Cx<'_>, site: Site, address: u64, is_kind: impl Fn(LockKind) -> bool) {
+        let (Some(context), state) = (cx.context, cx.state) else { return };
+        let held = context.order.held.iter().find_map(|held| {
+            let info = state.order.lock(held.lock)?;
+            (info.address == address && is_kind(info.kind) && state.order.is_live(held.lock))
+                .then_some((held, info))
+        });
+        let Some((held, info)) = held else { return };
+        cx.report(NAME, "init-locked", site, || {
+            let name = names::lock(state, info);
+            Draft {
+                related: vec![names::related(state, format!("{name} was taken"), held.stack)],
+                ..Draft::error(format!(
+                    "the {} {name} is initialized, but this thread holds it",
+                    names::kind(info.kind)
                 ))
             }
         });

@@ -39,6 +39,74 @@ fn locks_in_one_order_and_locks_under_a_guard() {
     assert_eq!(g.found(), [] as [&str; 0]);
 }
 
+/// Locks, each with the function that takes it.
+type Locks<'a> = &'a [(&'a str, u64)];
+
+/// A context takes locks with these functions, in order, and releases them with their counterparts.
+fn take_by(g: &mut Guest, who: Context, locks: Locks<'_>) {
+    g.by(&who).enter("vfs_read", &[]);
+    for (function, lock) in locks {
+        g.by(&who).called(function, &[*lock], 0);
+    }
+    for (function, lock) in locks.iter().rev() {
+        let counterpart = if *function == "down_read" {
+            "up_read".to_owned()
+        } else {
+            function.replace("_lock", "_unlock")
+        };
+        g.by(&who).called(&counterpart, &[*lock], 0);
+    }
+    g.by(&who).ret(0);
+}
+
+const SPIN: &str = "_raw_spin_lock";
+const READ: &str = "_raw_read_lock";
+const WRITE: &str = "_raw_write_lock";
+
+/// The kinds of what is found where tasks take these locks one after the other.
+fn kinds_of(takes: &[Locks<'_>]) -> Vec<String> {
+    let mut g = Guest::checked("lockcheck");
+    for (n, locks) in takes.iter().enumerate() {
+        take_by(&mut g, task(n as u64), locks);
+    }
+    g.found().iter().map(|found| found.split(':').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn readers_of_a_rwlock_do_not_wait_for_each_other() {
+    // One that reads A waits for B, whose holder reads A.
+    assert_eq!(kinds_of(&[&[(READ, A), (SPIN, B)], &[(SPIN, B), (READ, A)]]), [] as [&str; 0]);
+    assert_eq!(kinds_of(&[&[(READ, A), (SPIN, B)], &[(SPIN, B), (WRITE, A)]]), ["lock-order"]);
+    // A cycle of three has a lock that is only read, or none.
+    let [x, y, z] = [A, B, GUARD];
+    let (first, second) = ([(WRITE, x), (WRITE, y)], [(READ, y), (READ, z)]);
+    assert_eq!(kinds_of(&[&first, &second, &[(READ, z), (WRITE, x)]]), [] as [&str; 0]);
+    assert_eq!(kinds_of(&[&first, &second, &[(WRITE, z), (READ, x)]]), ["lock-order"]);
+}
+
+#[test]
+fn a_writer_follows_where_a_reader_was_before() {
+    let takes: [Locks<'_>; 3] = [&[(READ, A), (SPIN, B)], &[(SPIN, B), (READ, A)], &[(SPIN, B), (WRITE, A)]];
+    assert_eq!(kinds_of(&takes), ["lock-order"]);
+}
+
+#[test]
+fn readers_of_a_rw_semaphore_wait_for_writers_between_them() {
+    assert_eq!(
+        kinds_of(&[&[("down_read", A), ("down_read", B)], &[("down_read", B), ("down_read", A)]]),
+        ["lock-order"]
+    );
+    let mut g = Guest::checked("lockcheck");
+    let a = task(1);
+    g.by(&a).enter("vfs_read", &[]).called("down_read", &[A], 0).called("down_read", &[A], 0);
+    g.by(&a).called("up_read", &[A], 0).called("up_read", &[A], 0).ret(0);
+    let found = g.found();
+    assert!(
+        found.len() == 1 && found[0].starts_with("double-lock: down_read waits for the rw_semaphore"),
+        "{found:?}"
+    );
+}
+
 /// The kernel takes locks in order and releases them, in a task that has been in the driver.
 fn take_in_kernel(g: &mut Guest, who: Context, locks: &[u64]) {
     g.by(&who).enter("vfs_read", &[]).ret(0);
@@ -72,6 +140,91 @@ fn a_lock_in_an_interrupt_and_outside_with_interrupts_on() {
         let found = g.found();
         assert_eq!(found.len(), expected, "{found:?}");
         assert!(found.iter().all(|f| f.starts_with("irq-inversion: ")), "{found:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_an_interrupt_waits_for_by_way_of_another() {
+    let off = Context { irqs: false, ..task(1) };
+    // The interrupt takes A; who holds A waits for B, which is held with interrupts on.
+    let steps: [(Context, Locks<'_>); 3] =
+        [(hardirq(1), &[(SPIN, A)]), (off, &[(SPIN, A), (SPIN, B)]), (task(2), &[(SPIN, B)])];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut g = Guest::checked("lockcheck");
+        for (who, locks) in order.map(|step: usize| steps[step]) {
+            take_by(&mut g, who, locks);
+        }
+        let expected = format!(
+            "irq-inversion: the spinlock {B:#x} is taken with interrupts on, and elsewhere under {A:#x}, which an \
+             interrupt handler takes ({A:#x} -> {B:#x})"
+        );
+        assert_eq!(g.found(), [expected], "{order:?}");
+    }
+    let none: [[(Context, Locks<'_>); 3]; 3] = [
+        // B is held with interrupts off, too.
+        [steps[0], steps[1], (off, &[(SPIN, B)])],
+        // B is only read, or a lock keeps its holders apart.
+        [steps[0], (off, &[(SPIN, A), (READ, B)]), (task(2), &[(READ, B)])],
+        [steps[0], (off, &[(SPIN, GUARD), (SPIN, A), (SPIN, B)]), (task(2), &[(SPIN, GUARD), (SPIN, B)])],
+    ];
+    for steps in none {
+        let mut g = Guest::checked("lockcheck");
+        for (who, locks) in steps {
+            take_by(&mut g, who, locks);
+        }
+        assert_eq!(g.found(), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_lock_that_is_held_while_interrupts_are_enabled() {
+    for (sti, expected) in [(true, 1), (false, 0)] {
+        let mut g = Guest::checked("lockcheck");
+        let off = Context { irqs: false, ..task(2) };
+        take(&mut g, hardirq(1), &[A]);
+        g.by(&off).enter("vfs_read", &[]).called(SPIN, &[A], 0);
+        g.by(&off).block(if sti { &[0xfb] } else { &[0x90] }, &[]).called("_raw_spin_unlock", &[A], 0).ret(0);
+        let found = g.found();
+        assert_eq!(found.len(), expected, "{found:?}");
+        assert!(
+            found.iter().all(|f| f.contains("is held with interrupts on, and also in an interrupt handler"))
+        );
+    }
+}
+
+#[test]
+fn a_lock_that_is_initialized_while_it_is_held() {
+    for (function, kind) in [(SPIN, "spinlock"), (WRITE, "rwlock"), ("ww_mutex_lock", "mutex")] {
+        let mut g = Guest::checked("lockcheck");
+        let (a, unlock) = (task(1), function.replace("_lock", "_unlock"));
+        let init = |g: &mut Guest| {
+            if kind == "mutex" {
+                g.by(&a).called("__mutex_init", &[A], 0);
+            } else {
+                g.by(&a).store_word(A);
+            }
+        };
+        g.by(&a).enter("vfs_read", &[]);
+        init(&mut g);
+        g.by(&a).called(function, &[A], 0);
+        init(&mut g);
+        g.by(&a).called(&unlock, &[A], 0);
+        init(&mut g);
+        g.by(&a).ret(0);
+        let expected = format!("init-locked: the {kind} {A:#x} is initialized, but this thread holds it");
+        assert_eq!(g.found(), [expected]);
+    }
+}
+
+#[test]
+fn a_mutex_of_a_context_that_has_taken_it_already() {
+    for (context, expected) in [(0, 1), (B, 0)] {
+        let mut g = Guest::checked("lockcheck");
+        let a = task(1);
+        g.by(&a).enter("vfs_read", &[]).called("ww_mutex_lock", &[A, context], 0);
+        g.by(&a).call("ww_mutex_lock", &[A, context]);
+        let found = g.found();
+        assert_eq!(found.iter().filter(|f| f.starts_with("double-lock")).count(), expected, "{found:?}");
     }
 }
 

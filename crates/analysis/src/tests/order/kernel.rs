@@ -8,7 +8,7 @@ pub const PREEMPT: u64 = 0x1234;
 
 /// A table of the functions and what they do.
 pub fn kernel() -> Kernel {
-    use LockKind::{Mutex, Rcu, Rw, Semaphore, Spin};
+    use LockKind::{Mutex, Rcu, Rw, RwSem, Semaphore, Spin};
     use LockMode::{Exclusive, Shared};
     let (rtnl, rcu) = (|| Key::Global("rtnl"), || Key::Global("rcu"));
     let sync = |op| [Effect::Sync(op)];
@@ -56,6 +56,11 @@ pub fn kernel() -> Kernel {
         .function("_raw_read_unlock", [unlock(Rw, arg(0), Shared)])
         .function("_raw_write_lock", [lock(Rw, arg(0), Exclusive)])
         .function("_raw_write_unlock", [unlock(Rw, arg(0), Exclusive)])
+        .function("down_read", [lock(RwSem, arg(0), Shared)])
+        .function("up_read", [unlock(RwSem, arg(0), Shared)])
+        .function("ww_mutex_lock", [lock(Mutex, arg(0), Exclusive)])
+        .function("ww_mutex_unlock", [unlock(Mutex, arg(0), Exclusive)])
+        .function("__mutex_init", [])
         .function("up", [unlock(Semaphore, arg(0), Exclusive)])
         .function("complete", sync(release(arg(0))))
         .function("wait_for_completion", sync(acquire(arg(0))))
