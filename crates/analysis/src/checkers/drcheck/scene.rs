@@ -83,6 +83,8 @@ pub(super) struct Scene {
     pub removes: bool,
     /// The device made the kernel run this: an interrupt handler, or what such a handler schedules.
     pub by_device: bool,
+    /// It is known when the kernel may run this: a chart says so, or it is an interrupt, or the module's own function.
+    pub placed: bool,
     /// The callback that ran: chart, callback and instance; `None` where no chart knows it.
     pub callback: Option<(usize, usize, u32)>,
 }
@@ -102,6 +104,11 @@ fn removes(state: &State, run: &Entry) -> bool {
 fn is_by_device(state: &State, level: Level, run: Option<&Entry>) -> bool {
     let chart = run.and_then(|run| run.callback).and_then(|(chart, ..)| state.order.charts().get(chart));
     level == Level::Hardirq || chart.is_some_and(|chart| SCHEDULED.contains(&chart.name.as_str()))
+}
+
+/// Whether it is known when the kernel may make this call of the driver.
+fn is_placed(run: &Entry) -> bool {
+    run.callback.is_some() || Role::Initializes.has(&run.caller) || Role::Unloads.has(&run.caller)
 }
 
 /// What a scene depends on. Comparing it is cheaper than making the scene.
@@ -149,6 +156,7 @@ impl Scenes {
             teardown: context.order.entries.iter().any(|run| is_teardown(cx.state, run)),
             removes: context.order.entries.iter().any(|run| removes(cx.state, run)),
             by_device: is_by_device(cx.state, context.level, run),
+            placed: context.level >= Level::Hardirq || context.order.entries.iter().any(is_placed),
             callback: run.and_then(|run| run.callback),
         };
         let id = match self.ids.get(&scene) {

@@ -15,6 +15,7 @@ use guardrail_finding::triage::UNDECIDED;
 use guardrail_knowledge::effect::{Class, LockKind};
 use guardrail_knowledge::role::Role;
 
+const UNPLACED: &str = "no chart says when the kernel calls one of the sides";
 const UNKNOWN: &str = "nothing is known of what follows from the value";
 const SWITCHED: &str = "it takes an interrupt or a poll that the driver may have switched off";
 /// A flag that only one side writes.
@@ -139,13 +140,22 @@ impl DrCheck {
             return Verdict::Benign(why);
         }
         if let Some(why) = self.harm(cx, at, (old, new), forms) {
-            return Verdict::Harmful(why);
+            return if self.is_placed(old) && self.is_placed(new) {
+                Verdict::Harmful(why)
+            } else {
+                Verdict::Undecided(UNPLACED)
+            };
         }
         match by_code.or_else(|| self.likely_nothing(cx, at, (old, new), forms)) {
             Some(why) => Verdict::Benign(why),
             None if self.is_switched(old, new) => Verdict::Undecided(SWITCHED),
             None => Verdict::Undecided(UNKNOWN),
         }
+    }
+
+    /// Whether it is known when the kernel may run the code of an access, so that what comes before it is, too.
+    fn is_placed(&self, cell: &Cell) -> bool {
+        self.scenes.get(cell.scene).is_none_or(|scene| scene.placed)
     }
 
     /// Why nothing follows from a race, whatever the value leads to.
