@@ -147,6 +147,14 @@ impl Context {
         }
     }
 
+    /// What runs: a task at a level, or a driver's own stack, whatever goes on with it.
+    pub fn key(&self) -> (u64, Level) {
+        match self.own_stack {
+            Some(stack) => (stack, Level::Process),
+            None => (self.task, self.level),
+        }
+    }
+
     /// Pushes an activation. Beyond a depth that no kernel stack can hold, drops the oldest ones.
     pub fn push(&mut self, activation: Activation) {
         if self.stack.len() >= MAX_DEPTH {

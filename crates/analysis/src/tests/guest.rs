@@ -170,6 +170,11 @@ impl Guest {
         self.enter_words(true, 0);
     }
 
+    /// What follows runs on this stack, at the level that `preempt_count` says.
+    pub fn goes_on(&mut self, rsp: u64, preempt_count: u64) {
+        (self.rsp, self.who.2) = (rsp, preempt_count);
+    }
+
     /// A block of code at `addr` runs.
     pub fn block(&mut self, addr: u64, bytes: &[u8]) -> &mut Self {
         self.blocks += 1;

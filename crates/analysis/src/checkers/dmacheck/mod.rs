@@ -297,7 +297,7 @@ fn place(cx: &Cx<'_>, hook: &Hooked) -> Site {
 }
 
 fn key(cx: &Cx<'_>) -> Option<(u64, Level)> {
-    cx.context.map(|context| (context.task, context.level))
+    cx.context.map(Context::key)
 }
 
 impl Checker for DmaCheck {

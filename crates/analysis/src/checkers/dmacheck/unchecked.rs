@@ -23,7 +23,7 @@ struct Pending {
     size: u64,
 }
 
-/// Mappings that are not checked yet, by task and level.
+/// Mappings that are not checked yet, by what runs ([`Context::key`]).
 #[derive(Debug, Default)]
 pub(super) struct Unchecked {
     pending: FxHashMap<(u64, Level), Vec<Pending>>,
@@ -56,7 +56,7 @@ impl Unchecked {
         if self.pending.len() >= MAX_CONTEXTS {
             self.pending.clear();
         }
-        let list = self.pending.entry((context.task, context.level)).or_default();
+        let list = self.pending.entry(context.key()).or_default();
         // Mappings of runs whose end was not seen prove nothing.
         list.retain(|p| p.depth <= depth);
         if list.len() < MAX_PENDING {
@@ -66,7 +66,7 @@ impl Unchecked {
 
     /// The context has compared a value with all ones.
     pub fn checked(&mut self, context: &Context) {
-        if let Some(list) = self.pending.get_mut(&(context.task, context.level)) {
+        if let Some(list) = self.pending.get_mut(&context.key()) {
             list.pop();
         }
     }
@@ -75,7 +75,7 @@ impl Unchecked {
     /// reported where they were mapped.
     pub fn left(&mut self, cx: &mut Cx<'_>) {
         let Some(context) = cx.context.filter(|_| !self.is_empty()) else { return };
-        let Some(list) = self.pending.get_mut(&(context.task, context.level)) else { return };
+        let Some(list) = self.pending.get_mut(&context.key()) else { return };
         list.retain(|p| {
             let over = p.depth >= context.stack.len();
             if over {

@@ -179,6 +179,32 @@ fn a_result_that_is_not_compared_is_unchecked() {
 }
 
 #[test]
+fn an_interrupt_on_a_drivers_own_stack_does_not_hide_the_comparison() {
+    let mut r = Run::new();
+    let own = 0xffff_8880_0500_3f00;
+    r.g.enter_as(0, TASK, own, 0, true);
+    // From here on the stack is a context of its own.
+    r.called("active_await", &[]);
+    let rsp = r.begin(MAP, &[DEV, page(HEAP), 0, 64, TO]);
+    let handler = |r: &mut Run, stack: u64| {
+        r.g.enter_as(0, TASK, stack, 0x1_0000, false);
+        r.block(&[0xc3]).g.load(0, stack, 8);
+        r.g.send(0);
+    };
+    // A handler runs on the stack that it finds, and later one on the stack of interrupts.
+    handler(&mut r, own - 0x800);
+    r.g.hook_return(MAP, rsp, bus(HEAP));
+    r.g.goes_on(rsp, 0);
+    r.g.back(bus(HEAP));
+    r.block(CHECK);
+    handler(&mut r, STACK + 0x90_0000);
+    r.g.goes_on(rsp, 0);
+    r.g.back(0);
+    r.block(&[0x90]).unmap(HEAP, 64, TO);
+    assert_eq!(r.found(), NONE);
+}
+
+#[test]
 fn what_failed_is_not_mapped() {
     let mut r = Run::new();
     r.call(MAP, &[DEV, page(HEAP), 0, 64, TO], u64::MAX).block(CHECK).write(HEAP);

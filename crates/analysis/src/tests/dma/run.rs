@@ -1,7 +1,7 @@
 //! A guest whose driver maps memory for devices.
 
 pub use crate::tests::guest::*;
-use guardrail_knowledge::effect::{Class, DmaOp, Effect, Key, Len, MapKind, Ptr, SyncOp, Zeroed};
+use guardrail_knowledge::effect::{Class, DmaOp, Effect, Key, Len, MapKind, Ptr, SyncOp, When, Zeroed};
 
 pub const DEV: u64 = HEAP + 0x80_0000;
 pub const OTHER: u64 = HEAP + 0x90_0000;
@@ -71,6 +71,10 @@ fn kernel() -> Kernel {
         )
         .hook("alloc_page", [zeroed(Class::Page, Len::Const(4096))])
         .hook("free_page", [free(0, Class::Page)])
+        .function(
+            "active_await",
+            [Effect::Sync(SyncOp::Acquire { key: Key::Global("message"), when: When::Always })],
+        )
         .function("is_vmalloc_addr", dma(DmaOp::AskVmalloc { addr: 0 }))
         .function("dev_driver_string", dma(DmaOp::NameDriver))
         .function("iowrite32", [Effect::Sync(SyncOp::Release { key: Key::Global("device"), word: false })])
