@@ -9,8 +9,12 @@
 #include "zoo.h"
 #include <linux/cpumask.h>
 
-/* Takes a value without writing memory, which the contexts would share. */
-#define race_use(x) asm volatile("" : : "r"(x))
+/* Takes a value to the stack, so that it is used, and no memory is written that the contexts share. */
+#define race_use(x)				\
+	do {					\
+		volatile typeof(x) taken = (x);	\
+		(void)taken;			\
+	} while (0)
 
 /* Long enough for timers, work and threads that were set off before. */
 static inline void race_pause(void)
