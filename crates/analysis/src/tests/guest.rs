@@ -57,6 +57,8 @@ pub fn kernel() -> Kernel {
         .hook("ksize", [Effect::Grow { ptr: to }])
         .function("copy_to_user", [Effect::ToUser { src: from, len }])
         .function("dma_map_single", [Effect::DmaMap { ptr: from, len, direction: Direction::Arg(3) }])
+        .hook("dma_alloc_attrs", [alloc(Class::Dma, Len::Arg(1), Zeroed::Yes)])
+        .hook("dma_free_attrs", [free(2, Class::Dma)])
         .function("memcpy", [Effect::Copy { dst: to, src: from, len }])
         .function("strlen", [Effect::Read { ptr: to, len: Len::Result { extra: 1, bound: None } }])
         .function("strnlen", [Effect::Read { ptr: to, len: Len::Result { extra: 1, bound: Some(1) } }])

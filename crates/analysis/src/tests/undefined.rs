@@ -1,6 +1,10 @@
 //! Tests of definedness.
 
 use super::guest::*;
+use guardrail_finding::Severity;
+
+/// A `struct device`.
+const DEV: u64 = HEAP + 0x80_0000;
 
 fn allocated(gfp: u64) -> Guest {
     let mut g = Guest::new();
@@ -121,9 +125,50 @@ fn to_the_device_by_dma() {
         if expected == 1 {
             assert_eq!(
                 found[0],
-                "uninit-to-device at f+0x7: 63 of 64 bytes uninitialized bytes mapped for the device to read, the first at offset 1"
+                "uninit-to-device at f+0x7: 63 of 64 bytes mapped for the device to read are uninitialized, the first at offset 1"
             );
         }
+    }
+}
+
+#[test]
+fn to_memory_that_the_device_reads() {
+    let shared = HEAP + 0x1000;
+    // The driver stores a value, copies bytes, and moves bytes with an instruction.
+    let stored = |freed: bool| {
+        let mut g = allocated(GFP_KERNEL);
+        g.hooked(F, "dma_alloc_attrs", &[DEV, 64], shared);
+        if freed {
+            g.hooked(F, "dma_free_attrs", &[DEV, 64, shared], 0);
+        }
+        // mov eax, [rdi]; mov [rsi], eax
+        g.block(F + 5, &[0x8b, 0x07, 0x89, 0x06]).load(0, HEAP + 4, 4).store(1, shared, 4);
+        g.found()
+    };
+    let value =
+        "uninit-to-device at f+0x7: uninitialized value of 4 bytes written to memory that the device reads";
+    assert_eq!(stored(false), [value]);
+    assert!(!stored(true).iter().any(|finding| finding.starts_with("uninit")));
+    for written in [false, true] {
+        let mut g = allocated(if written { GFP_KERNEL | GFP_ZERO } else { GFP_KERNEL });
+        g.hooked(F, "dma_alloc_attrs", &[DEV, 64], shared);
+        g.called(F + 7, "memcpy", &[shared, HEAP, 16]);
+        g.block(F + 12, &[0x90]);
+        let copied = "uninit-to-device at f+0x7: 16 of 16 bytes copied to memory that the device reads are uninitialized, the first at offset 0";
+        assert_eq!(g.found(), [copied][usize::from(written)..]);
+    }
+    // Of the two words that one instruction copies, one is padding.
+    for (first, severity) in [(true, Severity::Warning), (false, Severity::Error)] {
+        let mut g = allocated(GFP_KERNEL);
+        g.hooked(F, "dma_alloc_attrs", &[DEV, 64], shared);
+        if first {
+            // mov dword [rdi], 1
+            g.block(F + 5, &[0xc7, 0x07, 1, 0, 0, 0]).store(0, HEAP, 4);
+        }
+        // mov rax, [rdi]; mov [rsi], rax
+        g.block(F + 11, &[0x48, 0x8b, 0x07, 0x48, 0x89, 0x06]).load(0, HEAP, 8).store(1, shared, 8);
+        let severities: Vec<Severity> = g.finish().findings.iter().map(|finding| finding.severity).collect();
+        assert_eq!(severities, [severity]);
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Bits {
 
 /// The mask of a value of `size` bytes (1, 2, 4 or 8).
 #[inline]
-pub(super) const fn mask(size: u8) -> u64 {
+pub const fn mask(size: u8) -> u64 {
     if size >= 8 { u64::MAX } else { (1u64 << (size as u32 * 8)) - 1 }
 }
 

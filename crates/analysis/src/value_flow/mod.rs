@@ -40,7 +40,7 @@ mod vector;
 #[cfg(test)]
 mod tests;
 
-pub use bits::Bits;
+pub use bits::{Bits, mask};
 pub use insn::{Block, Insn};
 pub use pointer::{MIXED, Pointer, Reach};
 pub use regs::{Flags, Regs, gpr_name};

@@ -8,6 +8,7 @@ use crate::level::Level;
 use crate::machine::{Activation, LARGEST_SLAB, Object, USER_END};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Origin};
+use guardrail_finding::Severity;
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
 
@@ -223,9 +224,19 @@ pub(super) fn uninit(
 }
 
 /// Reports undefined bytes of a range that leave the driver where they must not.
-pub(super) fn leaves(
+pub(super) fn leaves(cx: &mut Cx<'_>, kind: &'static str, place: Site, range: (u64, u64), whither: &str) {
+    leaves_as(cx, (kind, Severity::Error), place, range, whither);
+}
+
+/// Reports undefined bytes of a range that is copied to coherent memory. Most are padding, which no device looks at.
+pub(super) fn copied_to_shared(cx: &mut Cx<'_>, place: Site, range: (u64, u64)) {
+    let whither = "copied to memory that the device reads";
+    leaves_as(cx, ("uninit-to-device", Severity::Warning), place, range, whither);
+}
+
+fn leaves_as(
     cx: &mut Cx<'_>,
-    kind: &'static str,
+    (kind, severity): (&'static str, Severity),
     place: Site,
     (addr, len): (u64, u64),
     whither: &str,
@@ -233,8 +244,11 @@ pub(super) fn leaves(
     let len = len.min(MAX_RANGE);
     if let Some((first, origin, count)) = cx.definedness.shadow.first_undefined(addr, len) {
         let offset = first.wrapping_sub(addr);
-        uninit(cx, kind, place, origin, || {
-            format!("{count} of {} uninitialized {whither}, the first at offset {offset}", text::bytes(len))
+        cx.report(NAME, kind, place, || {
+            let of = text::bytes(len);
+            let message =
+                format!("{count} of {of} {whither} are uninitialized, the first at offset {offset}");
+            Draft { origin, severity, ..Draft::error(message) }
         });
     }
 }

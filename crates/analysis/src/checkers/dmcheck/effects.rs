@@ -1,10 +1,10 @@
 //! Judges what kernel functions that the driver calls do with its memory and its values.
 
-use super::{DmCheck, formats, leaves, register_of, text, uninit};
+use super::{DmCheck, copied_to_shared, formats, is_shared, leaves, register_of, text, uninit};
 use crate::checker::{Cx, Site};
 use crate::definedness::is_to_device;
 use crate::machine::{Out, length};
-use crate::value_flow::Regs;
+use crate::value_flow::{Regs, mask};
 use guardrail_knowledge::effect::{Effect, Len, Ptr};
 
 impl DmCheck {
@@ -52,16 +52,19 @@ impl DmCheck {
             Effect::Copy { dst, .. } => {
                 self.check_range(cx, state.pointer(dst, &out.args), n, true, place, Some(out.entry_rsp));
                 self.judge_pointer(cx, (out, regs), dst, n, true);
+                if is_shared(cx, state.pointer(dst, &out.args)) {
+                    copied_to_shared(cx, place, (at, n));
+                }
             }
             Effect::ToUser { .. } => {
-                leaves(cx, "uninit-to-user", place, (at, n), "bytes copied to user memory");
+                leaves(cx, "uninit-to-user", place, (at, n), "copied to user memory");
             }
             Effect::ToDevice { .. } => {
-                leaves(cx, "uninit-to-device", place, (at, n), "bytes written to a device");
+                leaves(cx, "uninit-to-device", place, (at, n), "written to a device");
             }
             Effect::DmaMap { direction, .. } if !self.leaves_dma => {
                 if is_to_device(out, direction) {
-                    leaves(cx, "uninit-to-device", place, (at, n), "bytes mapped for the device to read");
+                    leaves(cx, "uninit-to-device", place, (at, n), "mapped for the device to read");
                 }
                 cx.definedness.define(at, n);
             }
@@ -112,8 +115,7 @@ fn undefined_pointer(cx: &mut Cx<'_>, out: &Out, regs: &Regs, arg: u8) {
 /// Reports a value in a register that leaves the driver, where it is undefined.
 fn value(cx: &mut Cx<'_>, regs: &Regs, reg: u8, size: u8, kind: &'static str, whither: &'static str) {
     let bits = regs.get(reg);
-    let mask = if size >= 8 { u64::MAX } else { (1 << (u32::from(size) * 8)) - 1 };
-    if bits.undef & mask != 0 {
+    if bits.undef & mask(size) != 0 {
         uninit(cx, kind, Site::Call, bits.origin, || {
             format!("uninitialized value of {} {whither}", text::bytes(u64::from(size)))
         });

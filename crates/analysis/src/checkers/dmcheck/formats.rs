@@ -3,7 +3,7 @@
 use super::{register_of, text, uninit};
 use crate::checker::{Cx, Site};
 use crate::machine::Out;
-use crate::value_flow::Regs;
+use crate::value_flow::{Regs, mask};
 use guardrail_knowledge::format::{Argument, arguments};
 
 /// The longest format that is read, in bytes with the zero at its end.
@@ -39,11 +39,6 @@ pub(super) fn judge(cx: &mut Cx<'_>, out: &Out, regs: &Regs, format: u8) {
             return uninit(cx, kind, Site::Call, origin, || message(out, &argument));
         }
     }
-}
-
-/// The bits of a value of 1 to 8 bytes.
-fn mask(bytes: u8) -> u64 {
-    u64::MAX.checked_shr(u64::BITS.saturating_sub(8 * u32::from(bytes))).unwrap_or(0)
 }
 
 fn message(out: &Out, argument: &Argument<'_>) -> String {

@@ -10,7 +10,8 @@
 //! - Memory that is mapped for DMA from the device counts as defined from the mapping on.
 //! - A kernel function decides by what it formats, as `_printk` does. The format says which bytes these are, but for
 //!   one that is no constant of the module. What the pointers among them lead to is not judged.
-//! - Where DMACheck runs, it judges what devices get.
+//! - Where DMACheck runs, it judges what devices get by mappings.
+//! - A device may read coherent memory at any time, so what is stored there has left the driver.
 //! - Only objects that the driver allocated, and vmalloc memory, have exact bounds: kernel code may use all
 //!   of a slot (`ksize`).
 //! - Where a pointer came from an object, that is known for certain, or its value agrees with what the driver
@@ -29,8 +30,8 @@ mod text;
 use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Site};
 use crate::machine::{Out, USER_END};
 use crate::provenance::Stray;
-use crate::value_flow::{InsnCtx, Origin, Reach, Regs, RepRange, Value};
-use accesses::{fault_of, leaves, uninit};
+use crate::value_flow::{InsnCtx, Origin, Reach, Regs, RepRange, Value, mask};
+use accesses::{copied_to_shared, fault_of, leaves, uninit};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
@@ -53,6 +54,12 @@ impl DmCheck {
     pub fn beside_dmacheck() -> DmCheck {
         DmCheck { leaves_dma: true, ..DmCheck::default() }
     }
+}
+
+/// Whether an address is in coherent memory, or in a pool of it, that the driver has.
+fn is_shared(cx: &Cx<'_>, addr: u64) -> bool {
+    let object = cx.state.objects.at(addr).map(|(_, object)| object);
+    object.is_some_and(|object| object.class == Class::Dma && object.by_driver && object.is_live())
 }
 
 /// An access, with what messages need of it.
@@ -91,16 +98,27 @@ impl Checker for DmCheck {
     #[inline]
     fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, value: Value) {
         self.check(cx, insn, access);
-        if value.undef == 0 || !access.io && access.addr >= USER_END {
+        if value.undef == 0 {
             return;
         }
+        let mut severity = Severity::Error;
         let (kind, whither) = if access.io {
             ("uninit-to-device", "written to a device register")
-        } else {
+        } else if access.addr < USER_END {
             ("uninit-to-user", "written to user memory")
+        } else if is_shared(cx, access.addr) {
+            // Of a structure that is copied in words, only padding may be undefined, which no device looks at.
+            if value.undef != mask(access.size) {
+                severity = Severity::Warning;
+            }
+            ("uninit-to-device", "written to memory that the device reads")
+        } else {
+            return;
         };
-        uninit(cx, kind, Site::Insn(insn.addr), value.origin, || {
-            format!("uninitialized value of {} {whither}", text::bytes(u64::from(access.size)))
+        cx.report(NAME, kind, Site::Insn(insn.addr), || {
+            let size = text::bytes(u64::from(access.size));
+            let message = format!("uninitialized value of {size} {whither}");
+            Draft { origin: value.origin, severity, ..Draft::error(message) }
         });
     }
 
@@ -146,9 +164,11 @@ impl Checker for DmCheck {
             return;
         }
         if range.dst < USER_END {
-            leaves(cx, "uninit-to-user", place, (range.src, len), "bytes copied to user memory");
+            leaves(cx, "uninit-to-user", place, (range.src, len), "copied to user memory");
         } else if range.io && cx.state.objects.is_device(range.dst) {
-            leaves(cx, "uninit-to-device", place, (range.src, len), "bytes copied to a device");
+            leaves(cx, "uninit-to-device", place, (range.src, len), "copied to a device");
+        } else if is_shared(cx, range.dst) {
+            copied_to_shared(cx, place, (range.src, len));
         }
     }
 
