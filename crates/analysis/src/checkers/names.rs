@@ -113,8 +113,15 @@ fn allocator(state: &State, stack: StackId) -> Option<Frame> {
 }
 
 /// Held locks, each with its mode and the stack where it was taken, for a report.
+///
+/// A lock is held once where a function is said to be called with it, and where it is taken again for reading.
 pub fn held(state: &State, held: impl Iterator<Item = (LockId, LockMode, StackId)>) -> Vec<HeldLock> {
+    let mut known = Vec::new();
     held.filter_map(|(id, mode, stack)| {
+        if known.contains(&(id, mode)) {
+            return None;
+        }
+        known.push((id, mode));
         let info = state.order.lock(id)?;
         Some(HeldLock {
             name: lock(state, info),

@@ -16,9 +16,12 @@ const LOCK: u64 = SLOTS + 24;
 fn locks() -> Kernel {
     let (kind, mode, when) = (LockKind::Spin, LockMode::Exclusive, When::Always);
     let lock = SyncOp::Lock { kind, key: arg(0), mode, when, tries: false };
+    let (readers, shared) = (LockKind::Rw, LockMode::Shared);
+    let read_lock = SyncOp::Lock { kind: readers, key: arg(0), mode: shared, when, tries: false };
     kernel()
         .function("_raw_spin_lock", [Effect::Sync(lock)])
         .function("_raw_spin_unlock", [Effect::Sync(SyncOp::Unlock { kind, key: arg(0), mode })])
+        .function("_raw_read_lock", [Effect::Sync(read_lock)])
 }
 
 /// A context that runs driver code.
@@ -169,6 +172,20 @@ fn a_report_shows_both_sides_and_why_nothing_orders_them() {
             "f (hardirq) can interrupt f (process) on the same CPU: interrupts are on there",
         ]
     );
+}
+
+#[test]
+fn a_lock_that_is_held_twice_is_shown_once() {
+    let mut race = Race::shared("drcheck");
+    race.enter(Who::Task(0), 0);
+    for _ in 0..2 {
+        race.guest.called(race.at, "_raw_read_lock", &[LOCK]);
+        race.at += 5;
+    }
+    race.write(WORD).enter(Who::Hardirq, 0).read(WORD);
+    let found = race.findings();
+    let other = found[0].other.as_ref().expect("a race has another side");
+    assert_eq!(other.context.locks.len(), 1, "{:?}", other.context.locks);
 }
 
 #[test]
