@@ -14,6 +14,7 @@ mod kernel;
 mod oracle;
 mod process;
 mod reports;
+mod results;
 mod verdicts;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +48,8 @@ enum Benchmark {
     Drcheck(drcheck::Arguments),
     /// How many fingerprints runs have in common, over runs and kernels
     Ids(ids::Arguments),
+    /// What the tables of docs/results were made with, run again
+    Results(results::Arguments),
     /// How often DRCheck's triage is right, by races that were judged by hand
     Verdicts(verdicts::Arguments),
 }
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Benchmark::Oracle(arguments) => oracle::run(arguments),
         Benchmark::Drcheck(arguments) => drcheck::run(arguments),
         Benchmark::Ids(arguments) => ids::run(arguments),
+        Benchmark::Results(arguments) => results::run(arguments),
         Benchmark::Verdicts(arguments) => verdicts::run(arguments),
     };
     ended.map_or_else(common::Failure::report, |()| ExitCode::SUCCESS)
