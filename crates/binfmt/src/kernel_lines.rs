@@ -199,7 +199,7 @@ impl Index {
         };
         let mut shared = Vec::new();
         let _ = gimli::Dwarf::load(|id| -> Result<Bytes, gimli::Error> {
-            let header = elf.section(id.name()).filter(|_| wanted(id) && id != SectionId::DebugInfo);
+            let header = elf.section(id.name()).filter(|_| is_shared(id));
             if let Some(bytes) = header.and_then(|(_, header)| section(file, header, &mut room)) {
                 shared.push((id, Bytes::new(Arc::from(bytes), LittleEndian)));
             }
@@ -261,6 +261,12 @@ impl Index {
     }
 }
 
+/// Whether a section is shared by all units. `.debug_aranges` names units by their places in the file, and each of ours
+/// is read as if it were the only one: it would get the addresses of the first.
+fn is_shared(id: SectionId) -> bool {
+    wanted(id) && !matches!(id, SectionId::DebugInfo | SectionId::DebugAranges)
+}
+
 fn none() -> Bytes {
     Bytes::new(Arc::from([]), LittleEndian)
 }
@@ -308,8 +314,16 @@ mod tests {
         object.section(".text", 1, 6, &[0x90; 1 << 16]);
         if has_lines {
             dwarf(&mut object, [1, 2], Some([TEXT, INIT]));
+            object.debug(".debug_aranges", &first_unit(), &[]);
         }
         object.build()
+    }
+
+    /// `.debug_aranges` with the addresses of the first unit.
+    fn first_unit() -> Vec<u8> {
+        let mut table = vec![44, 0, 0, 0, 2, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0];
+        table.extend([TEXT, 16, 0, 0].iter().flat_map(|word| word.to_le_bytes()));
+        table
     }
 
     fn lines(path: &Path, address: u64) -> Vec<(String, String, u32)> {

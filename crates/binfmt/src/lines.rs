@@ -243,17 +243,22 @@ pub(crate) fn unpack(raw: &[u8], room: u64) -> Option<Vec<u8>> {
     (read.ok()? as u64 == size).then_some(out)
 }
 
-/// A path without `.` and `..`, relative to `folder` where it lies in it.
+/// Where Debian builds a kernel, in the source (`debian/rules.real`). Paths of assembler files lead to the source.
+const DEBIAN: &str = "/debian/build/";
+
+/// A path without `.` and `..`, relative to the folder of the build where it lies in it, or in the source around it.
 fn shorten(path: &str, folder: &str) -> String {
     let path = normal(path);
     let folder = normal(folder);
-    if folder.is_empty() {
-        return path;
-    }
-    match path.strip_prefix(&folder).and_then(|rest| rest.strip_prefix('/')) {
-        Some(rest) if !rest.is_empty() => rest.to_owned(),
-        _ => path,
-    }
+    let source = folder.split_once(DEBIAN).map(|(source, _)| source);
+    let below = |folder: &str| Some(path.strip_prefix(folder)?.strip_prefix('/')?.to_owned());
+    [Some(folder.as_str()), source]
+        .into_iter()
+        .flatten()
+        .filter(|folder| !folder.is_empty())
+        .find_map(below)
+        .filter(|rest| !rest.is_empty())
+        .unwrap_or(path)
 }
 
 fn normal(path: &str) -> String {
@@ -429,6 +434,9 @@ pub(crate) mod tests {
         assert_eq!(shorten("./zoo/oob/../zoo.h", "."), "zoo/zoo.h");
         assert_eq!(shorten("/build/linux/./drivers/a.c", "/build/linux"), "drivers/a.c");
         assert_eq!(shorten("/build/linux-2/a.c", "/build/linux"), "/build/linux-2/a.c");
+        let debian = "/build/linux/debian/build/amd64";
+        assert_eq!(shorten("/build/linux/arch/entry.S", debian), "arch/entry.S");
+        assert_eq!(shorten("/build/linux/debian/build/amd64/a.c", debian), "a.c");
         assert_eq!(shorten("/../a/../../b.c", "/"), "/b.c");
         assert_eq!(shorten("../../b.c", ""), "../../b.c");
     }
