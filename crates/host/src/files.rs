@@ -2,9 +2,10 @@
 
 use crate::error::HostError;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The largest file that is read, in bytes; a survey's table holds the reports of all runs.
 const MAX_FILE: u64 = 256 << 20;
@@ -52,17 +53,21 @@ pub fn refuse_without_folder(option: &str, file: &Path) -> Result<(), HostError>
     }
 }
 
-/// Writes a file whole or not at all. A device or a pipe is written to, not replaced.
+/// Writes a file whole or not at all. A device, a pipe or a link is written to, not replaced.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), HostError> {
-    if fs::metadata(file).is_ok_and(|kind| !kind.is_file()) {
-        return fs::write(file, bytes).map_err(HostError::io("write", file.display()));
+    let failed = HostError::io("write", file.display());
+    if fs::symlink_metadata(file).is_ok_and(|kind| !kind.is_file()) {
+        return fs::write(file, bytes).map_err(failed);
     }
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    fs::write(&new, bytes)
-        .and_then(|()| fs::rename(&new, file))
-        .map_err(HostError::io("write", file.display()))
+    // Nobody else has a file of this name.
+    let mut name = OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    let new = file.with_file_name(name);
+    fs::write(&new, bytes).and_then(|()| fs::rename(&new, file)).map_err(|error| {
+        let _ = fs::remove_file(&new);
+        failed(error)
+    })
 }
 
 /// Any value as JSON, indented for people.
@@ -92,7 +97,11 @@ mod tests {
         write(&file, b"1").unwrap();
         write(&file, json(&[2]).unwrap()).unwrap();
         assert_eq!(read(&file).unwrap(), b"[\n  2\n]\n");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let neighbor = folder.path().join("x.new");
+        fs::write(&neighbor, "mine").unwrap();
+        write(&file, b"2").unwrap();
+        assert_eq!(read(&neighbor).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(write(&folder.path().join("no/x"), b"").is_err());
     }
 
@@ -104,6 +113,13 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();
         write(&link, b"1").unwrap();
         assert!(fs::metadata(&link).unwrap().file_type().is_char_device());
+        // As /dev/stdout is, where standard output goes to a file.
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "a longer text").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, b"1").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(read(&file).unwrap(), b"1");
         assert!(write(folder.path(), b"1").is_err());
     }
 }
