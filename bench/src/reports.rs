@@ -38,7 +38,9 @@ fn is_empty_cell(path: &Path) -> bool {
     let value = || -> Option<Value> { serde_json::from_str(&fs::read_to_string(path).ok()?).ok() };
     path.extension().is_some_and(|ext| ext == "json")
         && value().is_some_and(|cell| {
-            cell["driver"].is_string() && cell["kernel"].is_string() && cell["report"].is_null()
+            // A report has no such member.
+            let report = cell.get("report");
+            cell["driver"].is_string() && cell["kernel"].is_string() && report.is_some_and(Value::is_null)
         })
 }
 
@@ -85,6 +87,9 @@ mod tests {
         fs::write(folder.path().join("y.json"), r#"{"driver": "d", "kernel": "6.1", "report": null}"#)
             .unwrap();
         assert_eq!(files(&[folder.path().to_owned()]).unwrap(), std::slice::from_ref(&file));
+        let report = folder.path().join("z.json");
+        fs::write(&report, r#"{"driver": "d", "kernel": "6.1"}"#).unwrap();
+        assert_eq!(files(&[folder.path().to_owned()]).unwrap(), [file.clone(), report]);
         fs::write(&file, "{\"report\": {\"driver\": \"d\"}}").unwrap();
         assert_eq!(read(&file, "all").unwrap()["driver"], "d");
     }

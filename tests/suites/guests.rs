@@ -4,6 +4,8 @@
 
 #[path = "guests/cut_short.rs"]
 mod cut_short;
+#[path = "guests/recorded.rs"]
+mod recorded;
 
 use guardrail_tests::{Checked, Planted, check, ensure, findings, guardrail, keeps_the_rules};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -48,7 +50,7 @@ fn main() {
                 trials.push(Trial::test(name, move || silent(driver, kernel)).with_ignored_flag(left_out));
             }
         }
-        trials.push(Trial::test("recorded equals live", recorded_equals_live));
+        trials.push(Trial::test("recorded equals live", recorded::equals_live));
         // Bounce buffers are outside the range of the edu device's 28 address lines: it receives no memory.
         for (option, edu) in [(&["--iommu"][..], true), (&["--append", "swiotlb=force"], false)] {
             let sampled = |bug: &&Bug| DMA_SAMPLE.contains(&bug.folder.as_str()) && (edu || !bug.edu);
@@ -344,7 +346,7 @@ fn named(result: &Checked, bug: &Bug) -> Result<(), Failed> {
 }
 
 /// A stock driver under its workload causes no finding besides races, of which those that are called harmful were
-/// judged so by hand. No event is lost.
+/// judged so by hand. Of a cause that was judged harmful, at least one race is called so. No event is lost.
 fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("run.trace").display().to_string();
@@ -377,6 +379,15 @@ fn silent(driver: &str, kernel: &str) -> Result<(), Failed> {
                 rows.filter(|row| row.names(&race)).any(|row| row.label == guardrail_corpus::Label::Harmful)
             })
     };
+    let races: Vec<_> = findings(report).filter_map(guardrail_corpus::race).collect();
+    let harmful = rows.iter().filter(|row| row.label == guardrail_corpus::Label::Harmful);
+    for row in harmful.filter(|row| row.is_about(driver, kernel)) {
+        let mut of_row = races.iter().filter(|race| row.names(race)).peekable();
+        let shown = of_row.peek().is_some();
+        ensure(!shown || of_row.any(|race| race.triage.starts_with("harmful")), || {
+            format!("no race of {} against {} is called harmful: {races:#?}", row.one[0], row.other[0])
+        })?;
+    }
     let status = i32::from(findings(report).any(|finding| finding["severity"] != "note"));
     match findings(report).find(|finding| !known(finding) && !judged(finding)) {
         None if result.status == status => Ok(()),
@@ -412,70 +423,6 @@ fn dma_otherwise(bugs: &[Bug], option: &[&str]) -> Result<(), Failed> {
         None => Ok(()),
         Some(finding) => Err(format!("a twin is not silent: {finding:#}").into()),
     }
-}
-
-/// `analyze` of a recorded run prints what `check` printed, apart from times.
-fn recorded_equals_live() -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    let trace = folder.path().join("run.trace");
-    let trace = trace.to_str().expect("a plain path");
-    let live =
-        check(&["zoo/race-teardown", "zoo/oob-heap", "zoo/uaf-timer", "--tool", "all", "--record", trace]);
-    let recorded = guardrail(&["analyze", trace, "--format", "json"]);
-    let (mut live, mut recorded) = (live.report()?.clone(), recorded.report()?.clone());
-    for report in [&mut live, &mut recorded] {
-        let run = report["run"].as_object_mut().ok_or("no run")?;
-        run.retain(|name, _| !name.ends_with("seconds") && name != "analysis_lag" && name != "steps");
-        // An analysis of the trace does not decide about findings again.
-        for finding in report["findings"].as_array_mut().into_iter().flatten() {
-            finding.as_object_mut().ok_or("no finding")?.remove("action");
-        }
-    }
-    if live["findings"].as_array().is_none_or(|findings| findings.len() < 3) {
-        return Err("fewer than three findings".into());
-    }
-    ensure(live == recorded, || format!("live {live:#}\nrecorded {recorded:#}"))?;
-    findings_are_known(trace, folder.path())
-}
-
-/// Baselines, suppressions and earlier reports decide what `analyze` prints and how it ends.
-fn findings_are_known(trace: &str, folder: &std::path::Path) -> Result<(), Failed> {
-    let file = |name: &str| folder.join(name).display().to_string();
-    let analyze = |more: &[&str]| guardrail(&[&["analyze", trace, "--format", "json"], more].concat());
-    let (base, all) = (file("base.json"), file("all.json"));
-    let first = analyze(&["--write-baseline", &base]);
-    let count = findings(first.report()?).count();
-    std::fs::write(&all, first.report()?.to_string())?;
-    let ended = |name: &str, more: &[&str], status: i32| -> Result<Value, Failed> {
-        let result = analyze(more);
-        ensure(result.status == status, || {
-            format!("{name}: exit status {}, not {status}\n{}", result.status, result.stderr)
-        })?;
-        Ok(result.report()?.clone())
-    };
-    let known = ended("all are known", &["--baseline", &base, "--fail-on", "new"], 0)?;
-    ensure(findings(&known).all(|finding| finding["baseline"] == "unchanged"), || format!("{known:#}"))?;
-    ended("known findings do not count by default", &["--baseline", &base], 0)?;
-    ended("known findings count where all do", &["--baseline", &base, "--fail-on", "any"], 1)?;
-    ended("nothing is new", &["--against", &all], 0)?;
-
-    // Without one line the baseline still is one, and that finding is new.
-    let text = std::fs::read_to_string(&base)?;
-    let mut lines: Vec<&str> = text.lines().collect();
-    let at = lines.iter().position(|line| line.starts_with("{\"id\"")).ok_or("the baseline is empty")?;
-    lines.remove(at);
-    std::fs::write(&base, lines.join("\n"))?;
-    let new = ended("one is new", &["--baseline", &base, "--fail-on", "new"], 1)?;
-    ensure(new["comparison"]["new"].as_array().is_some_and(|new| new.len() == 1), || format!("{new:#}"))?;
-
-    let rows = file("accepted.toml");
-    let row = |more: &str| format!("[[suppress]]\nfunction = \"*\"\nreason = \"a test\"\n{more}");
-    std::fs::write(&rows, row("expires = 2999-12-31\n"))?;
-    let accepted = ended("all are suppressed", &["--suppress", &rows], 0)?;
-    ensure(accepted["suppressions"]["suppressed"] == count, || format!("{accepted:#}"))?;
-    std::fs::write(&rows, row("expires = 2020-12-31\n"))?;
-    let expired = ended("the row has expired", &["--suppress", &rows], 1)?;
-    ensure(expired["suppressions"]["expired"][0]["line"] == 1, || format!("{expired:#}"))
 }
 
 /// A real race happens when one side is held for the other, and the use after free follows. The accesses of
