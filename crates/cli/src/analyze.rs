@@ -5,14 +5,16 @@ use crate::errors::{CliError, Status, print_line};
 use crate::output;
 use guardrail_check::known::Known;
 use guardrail_host::Host;
+use std::path::PathBuf;
 
 /// Analyzes a trace and prints the report.
 pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
     args.output.refuse()?;
     let known = Known::open(&args.known.plan(None))?;
     let host = Host::open()?;
+    let outputs: Vec<PathBuf> = args.output.files().chain(&args.known.write_baseline).cloned().collect();
     let mut analyzed =
-        guardrail_check::analyze(&args.file, args.tool.as_deref(), &args.symbols.plan(), &host)?;
+        guardrail_check::analyze(&args.file, args.tool.as_deref(), &args.symbols.plan(), &host, &outputs)?;
     known.fits(&analyzed.report.driver)?;
     known.mark(&mut analyzed.report);
     output::keep_last(&analyzed.report, &host.cache);

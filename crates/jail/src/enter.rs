@@ -130,7 +130,7 @@ fn permit_own_proc(rules: &OwnedFd) -> io::Result<()> {
     })
 }
 
-fn restrict(rules: &OwnedFd) -> io::Result<()> {
+pub(crate) fn restrict(rules: &OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is open, and no flags are given.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) })
 }

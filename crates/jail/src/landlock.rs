@@ -98,6 +98,10 @@ const DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{IoctlDev | MakeCha
 /// Adds a rule for a file, or for a folder with all below it.
 fn beneath(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> io::Result<RulesetCreated> {
     let Ok(meant) = std::fs::metadata(path) else { return Ok(rules) };
+    if !meant.is_dir() && path.canonicalize().is_err() {
+        // A pipe that was inherited is in no file system, and needs no permission.
+        return Ok(rules);
+    }
     let access = access & if meant.is_dir() { !DEVICES } else { AccessFs::from_file(NEWEST) };
     let add = |file| rules.add_rule(PathBeneath::new(file, access));
     let fail = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));

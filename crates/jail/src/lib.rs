@@ -10,11 +10,13 @@ pub mod filter;
 
 mod calls;
 mod enter;
+mod here;
 mod landlock;
 mod list;
 mod reach;
 
 pub use enter::{Error, spawn};
+pub use here::confine;
 pub use landlock::{Landlock, available};
 pub use list::Jail;
 pub use reach::out_of_reach;

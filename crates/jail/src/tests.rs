@@ -235,3 +235,15 @@ fn root_needs_capabilities_for_the_files_of_others() {
     // The thread that looked has lost its rights, and this one has not.
     assert_eq!(fs::read_to_string(theirs).unwrap(), "words");
 }
+
+#[test]
+fn a_pipe_that_is_inherited_needs_no_permission() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let place = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    assert!(landlock::rules(&Jail::new().writes(place)).is_ok());
+    writer.write_all(b"words").unwrap();
+    drop(writer);
+    assert_eq!(std::io::read_to_string(reader).unwrap(), "words");
+}

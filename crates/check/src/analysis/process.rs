@@ -12,6 +12,7 @@ use crate::analysis::wire::{Analyzed, Job, Message, ShortFinding, receive, send}
 use guardrail_finding::Finding;
 use guardrail_host::error::sentence;
 use guardrail_host::{HostError, Status};
+use guardrail_jail::Jail;
 use guardrail_trace::log::{FailReason, Log, MergedReader};
 use std::cell::RefCell;
 use std::io::{self, BufReader, Write};
@@ -61,6 +62,9 @@ fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
     let mut input = BufReader::new(io::stdin());
     let job: Job =
         receive(&mut input).map_err(HostError::io("read", "the job"))?.ok_or_else(supervisor_gone)?;
+    let confined = HostError::io("drop privileges of", "the analysis");
+    let written = job.record.iter().chain([&job.log]).map(|file| sandbox::place(file));
+    sandbox::confine(&written.fold(sandbox::inputs(&job.input), Jail::writes)).map_err(confined)?;
     let Opened { engine, log, reader, recorder, mut keeper } = Opened::new(job)?;
     sandbox::enter().map_err(HostError::io("drop privileges of", "the analysis"))?;
     let mut inbox = Inbox::listen(input);

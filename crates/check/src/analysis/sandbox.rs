@@ -1,8 +1,13 @@
-//! Drops the privileges that the analysis process does not need. The bytes that it reads afterwards originate
-//! in a guest.
+//! Takes from a process what it does not need before it reads what originates in a guest or in an unknown file.
+//!
+//! The analysis process gives rights up in two steps. First it can do nothing but open the files of its job ([`confine`]).
+//! When these are open and parsed, it can open none ([`enter`]).
 
+use crate::input::AnalysisInput;
+use guardrail_jail::Jail;
 use guardrail_jail::filter::{ALLOW, Filter, REFUSE};
 use std::io;
+use std::path::Path;
 
 /// The user and group without rights.
 const NOBODY: u32 = 65534;
@@ -10,6 +15,39 @@ const NOBODY: u32 = 65534;
 const MAX_MEMORY: u64 = 8 << 30;
 /// Open files: three standard ones, log, trace, and some spare ones.
 const MAX_FILES: u64 = 32;
+
+/// Leaves a process the files that a jail lists, for good: it runs no program, connects to nothing, and signals nothing.
+/// Other threads that run already are not confined.
+pub fn confine(jail: &Jail) -> io::Result<()> {
+    let mut filter = needed();
+    for number in OPENING.iter().chain(LEAVING) {
+        filter.always(*number, ALLOW);
+    }
+    guardrail_jail::confine(jail, &filter.otherwise(REFUSE))
+}
+
+/// The files that an analysis reads.
+pub fn inputs(input: &AnalysisInput) -> Jail {
+    let modules = input.modules.iter().chain(&input.others);
+    let modules = modules.flat_map(|module| [Some(&module.path), module.debug.as_ref()]);
+    let read = [Some(&input.kernel), input.kernel_debug.as_ref()].into_iter().chain(modules).flatten();
+    read.fold(Jail::new(), Jail::reads)
+}
+
+/// What must be writable so that a file can be written: itself where it is there, else the folder that it will be in.
+pub fn place(file: &Path) -> &Path {
+    if file.exists() { file } else { folder(file) }
+}
+
+/// What must be writable so that a file can be replaced: the folder that it is in. A device, a pipe or a link is not
+/// replaced ([`guardrail_host::files::write`]), so for these it is the file itself.
+pub fn place_of_new(file: &Path) -> &Path {
+    if std::fs::symlink_metadata(file).map_or(true, |kind| kind.is_file()) { folder(file) } else { file }
+}
+
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
 
 /// Drops privileges for good. Every file that is needed must be open.
 pub fn enter() -> io::Result<()> {
@@ -90,8 +128,68 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
+
+/// How files are found, opened, written and replaced.
+const OPENING: &[libc::c_long] = &[
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_access,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlink,
+    libc::SYS_readlinkat,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+    libc::SYS_rmdir,
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_fchmod,
+    libc::SYS_flock,
+    libc::SYS_copy_file_range,
+    libc::SYS_sendfile,
+    libc::SYS_fallocate,
+    libc::SYS_fadvise64,
+    libc::SYS_dup,
+    libc::SYS_umask,
+    libc::SYS_ioctl,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+];
+
+/// How the analysis leaves its user, and takes more from itself.
+const LEAVING: &[libc::c_long] = &[
+    libc::SYS_setgroups,
+    libc::SYS_setresgid,
+    libc::SYS_setresuid,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
+    libc::SYS_prlimit64,
+    libc::SYS_getrlimit,
+    libc::SYS_setrlimit,
+];
+
 /// Allows what the analysis does. Files cannot be opened, programs cannot be run, and memory cannot become code.
 fn allow_needed() -> io::Result<()> {
+    let mut filter = needed();
+    filter.allow_if(libc::SYS_prctl, 0, libc::BPF_JEQ, libc::PR_SET_NAME as u32, true);
+    filter.otherwise(REFUSE).install()
+}
+
+/// Lets what the analysis does pass, and leaves all other calls to what follows.
+fn needed() -> Filter {
     let mut filter = Filter::new();
     for number in ALLOWED {
         filter.always(*number, ALLOW);
@@ -99,9 +197,8 @@ fn allow_needed() -> io::Result<()> {
     for number in [libc::SYS_mmap, libc::SYS_mprotect] {
         filter.allow_if(number, 2, libc::BPF_JSET, libc::PROT_EXEC as u32, false);
     }
-    filter.allow_if(libc::SYS_prctl, 0, libc::BPF_JEQ, libc::PR_SET_NAME as u32, true);
     filter.threads(false);
-    filter.otherwise(REFUSE).install()
+    filter
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -181,5 +278,53 @@ mod tests {
             if worked { 0 } else { 3 }
         });
         assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn a_confined_process_opens_what_is_listed_and_starts_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [listed, beside, out] = ["listed", "beside", "out"].map(|name| folder.path().join(name));
+        std::fs::write(&listed, "words").unwrap();
+        std::fs::write(&beside, "words").unwrap();
+        std::fs::create_dir(&out).unwrap();
+        let has_landlock = guardrail_jail::available().restricts_files();
+        let jail = Jail::new().reads(&listed).writes(place(&out.join("new")));
+        let status = in_child(|| {
+            let reads = |file: &Path| std::fs::read(file).is_ok_and(|bytes| bytes == b"words");
+            // SAFETY: the calls are refused before they do anything.
+            let refused_calls = || unsafe {
+                refused(libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0))
+                    && refused(libc::syscall(libc::SYS_kill, libc::getppid(), 0))
+                    && refused(libc::syscall(libc::SYS_ptrace, 0, 0, 0, 0))
+                    && refused(libc::syscall(libc::SYS_execve, c"/bin/true".as_ptr(), 0, 0))
+            };
+            let steps: [&dyn Fn() -> bool; 9] = [
+                &|| confine(&jail).is_ok(),
+                &|| reads(&listed),
+                &|| guardrail_host::files::write(&out.join("new"), "words").is_ok(),
+                &|| !has_landlock || !reads(&beside) && !reads(Path::new("/etc/passwd")),
+                &|| !has_landlock || std::fs::write(&beside, "other").is_err(),
+                &refused_calls,
+                // What is not open by now stays closed.
+                &|| enter().is_ok(),
+                &|| !reads(&listed),
+                &refused_calls,
+            ];
+            steps.iter().position(|step| !step()).map_or(0, |at| 1 + at as i32)
+        });
+        assert_eq!(status, 0, "the number of the step that failed");
+        assert_eq!(std::fs::read(&beside).unwrap(), b"words");
+    }
+
+    #[test]
+    fn what_must_be_writable_is_as_little_as_possible() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, absent] = ["file", "absent"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        assert_eq!((place(&file), place(&absent)), (file.as_path(), folder.path()));
+        assert_eq!((place_of_new(&file), place_of_new(&absent)), (folder.path(), folder.path()));
+        let device = Path::new("/dev/null");
+        assert_eq!((place(device), place_of_new(device)), (device, device));
+        assert_eq!(place_of_new(Path::new("absent")), Path::new("."));
     }
 }

@@ -7,7 +7,9 @@
 mod names;
 mod words;
 
+use crate::analysis::sandbox;
 use guardrail_host::HostError;
+use guardrail_jail::Jail;
 use guardrail_trace::Segment;
 use guardrail_trace::event::{Event, Kind};
 use guardrail_trace::file::{Ending, TraceReader};
@@ -74,11 +76,17 @@ impl Filter {
     }
 }
 
+/// Opens a trace. For good, the process then only reads, and writes what is open.
+fn open(file: &Path) -> Result<TraceReader, HostError> {
+    sandbox::confine(&Jail::new().reads("/")).map_err(HostError::io("confine", "this process"))?;
+    Ok(TraceReader::open(file)?)
+}
+
 /// Writes the events of a trace that a filter selects. Returns where the trace was cut, and how; `None` for a
 /// whole one.
 pub fn events(file: &Path, filter: &Filter, out: &mut dyn Write) -> Result<Option<String>, HostError> {
     filter.refuse()?;
-    let mut trace = TraceReader::open(file)?;
+    let mut trace = open(file)?;
     let wording = Wording::open(trace.meta());
     let mut viewer = Viewer { filter, wording, rings: HashMap::new(), printed: 0 };
     let mut result = Ok(());
@@ -109,7 +117,7 @@ pub struct Violations {
 
 /// Checks the invariants of a trace.
 pub fn check(file: &Path) -> Result<Violations, HostError> {
-    let mut trace = TraceReader::open(file)?;
+    let mut trace = open(file)?;
     let mut checker = Checker::new().with_vcpus(trace.meta().vcpus);
     while let Some(segment) = trace.next()? {
         checker.segment(&segment);

@@ -58,6 +58,11 @@ fn parse(text: &str) -> Result<Written, String> {
 }
 
 impl OutputArgs {
+    /// The files that get the report.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.written.iter().map(|written| &written.file)
+    }
+
     /// Refuses files that could not be written, before a run that would end without them.
     pub fn refuse(&self) -> Result<(), HostError> {
         for Written { file, .. } in &self.written {
