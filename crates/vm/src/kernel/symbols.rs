@@ -173,13 +173,16 @@ impl Wanted<'_> {
     fn patterns(&self) -> Vec<String> {
         let modules = self.modules.iter().map(|module| module.name.replace('_', "[-_]"));
         let mut patterns: Vec<String> = modules.map(|name| format!("*/{name}.ko*")).collect();
-        patterns.extend(self.build_id.as_ref().map(|_| format!("*/boot/{}", self.kernel_file())));
+        patterns.extend(self.kernel_files().iter().map(|file| format!("*/{file}")));
         patterns
     }
 
-    /// The name of the kernel's file in the package.
-    fn kernel_file(&self) -> String {
-        format!("vmlinux-{}", self.kernel.release)
+    /// Where packages have the kernel's file: beside the others of `/boot`, or with the modules. The one place is then a
+    /// link to the other.
+    fn kernel_files(&self) -> Vec<String> {
+        let release = &self.kernel.release;
+        let places = [format!("boot/vmlinux-{release}"), format!("lib/modules/{release}/vmlinux")];
+        if self.build_id.is_some() { places.into() } else { Vec::new() }
     }
 
     /// Keeps what the package had. What it did not have is a sentence in the result.
@@ -192,8 +195,8 @@ impl Wanted<'_> {
             }
         }
         if let Some(id) = &self.build_id {
-            let name = self.kernel_file();
-            let file = found.iter().find(|file| file.file_name().is_some_and(|known| *known == *name));
+            let places = self.kernel_files();
+            let file = found.iter().find(|file| places.iter().any(|place| file.ends_with(place)));
             let kept = file.map(|file| kernel_debug::keep(cache, self.kernel, Some(id), file));
             match kept {
                 Some(Ok(())) => {}
@@ -316,13 +319,17 @@ mod tests {
         };
         let driver = module("snd_pcm", b"");
         let wanted = Wanted { kernel: &kernel, modules: vec![&driver], build_id: Some("0102".into()) };
-        assert_eq!(wanted.patterns(), ["*/snd[-_]pcm.ko*", "*/boot/vmlinux-6.1.0-9"]);
+        let of_kernel = ["*/boot/vmlinux-6.1.0-9", "*/lib/modules/6.1.0-9/vmlinux"];
+        assert_eq!(wanted.patterns(), [&["*/snd[-_]pcm.ko*"], &of_kernel[..]].concat());
         let wanted = Wanted { modules: Vec::new(), ..wanted };
         assert_eq!(wanted.keep(&cache, "x-dbg", &[]), ["x-dbg has no debug file of the kernel itself"]);
-        let file = folder.path().join("vmlinux-6.1.0-9");
-        fs::write(&file, "text").unwrap();
-        let lacks = wanted.keep(&cache, "x-dbg", &[file]);
-        assert!(lacks[0].starts_with("x-dbg does not fit the kernel: "), "{lacks:?}");
-        assert_eq!((lacks.len(), cached_kernel(&cache, &kernel)), (1, None));
+        for place in of_kernel {
+            let file = folder.path().join(place.trim_start_matches("*/"));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "text").unwrap();
+            let lacks = wanted.keep(&cache, "x-dbg", &[file]);
+            assert!(lacks[0].starts_with("x-dbg does not fit the kernel: "), "{lacks:?}");
+            assert_eq!((lacks.len(), cached_kernel(&cache, &kernel)), (1, None));
+        }
     }
 }
