@@ -61,7 +61,7 @@ pub fn spawn(command: &mut Command, jail: &Jail) -> Result<Child, Error> {
     let broken = |step| move |source| Error::Jail { step, source };
     let entrance = Entrance {
         rules: landlock::rules(jail).map_err(broken("Landlock"))?,
-        calls: filter::of_jail(jail.unix_sockets),
+        calls: filter::of_jail(jail),
         failed: counter().map_err(broken("a counter"))?,
     };
     let failed = entrance.failed.try_clone().map_err(broken("a counter"))?;

@@ -1,5 +1,6 @@
 //! Filters of system calls (seccomp).
 
+use crate::list::Jail;
 use std::io;
 
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
@@ -158,7 +159,7 @@ const NEEDLESS: &[libc::c_long] = &[
 ];
 
 /// The filter of a jail. It allows what it does not name.
-pub(crate) fn of_jail(unix_sockets: bool) -> Program {
+pub(crate) fn of_jail(jail: &Jail) -> Program {
     let mut filter = Filter::new();
     for number in NEEDLESS {
         filter.always(*number, REFUSE);
@@ -169,14 +170,45 @@ pub(crate) fn of_jail(unix_sockets: bool) -> Program {
     }
     // Keys that another process of the terminal would read.
     filter.refuse_if(libc::SYS_ioctl, 1, libc::TIOCSTI as u32);
-    if !unix_sockets {
-        filter.refuse_if(libc::SYS_socket, 0, libc::AF_UNIX as u32);
-    }
+    filter.sockets(jail.unix_sockets, jail.udp);
     filter.threads(true);
     filter.otherwise(ALLOW)
 }
 
 impl Filter {
+    /// Allows sockets of TCP, whose ports Landlock knows, and those that ask the kernel for addresses; Unix and UDP sockets
+    /// where they are permitted. All others are refused.
+    fn sockets(&mut self, unix: bool, udp: bool) {
+        const KIND: u32 = 0xf;
+        let mut body = Filter(Vec::new());
+        body.load(argument(0));
+        for family in [Some(libc::AF_NETLINK), unix.then_some(libc::AF_UNIX)].into_iter().flatten() {
+            body.jump(libc::BPF_JEQ, family as u32, 0, 1);
+            body.answer(ALLOW);
+        }
+        body.jump(libc::BPF_JEQ, libc::AF_INET as u32, 2, 0);
+        body.jump(libc::BPF_JEQ, libc::AF_INET6 as u32, 1, 0);
+        body.answer(REFUSE);
+        body.load(argument(1));
+        // The kind has further flags beside it.
+        let code = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+        body.0.push(libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: KIND });
+        if udp {
+            body.jump(libc::BPF_JEQ, libc::SOCK_DGRAM as u32, 0, 1);
+            body.answer(ALLOW);
+        }
+        body.jump(libc::BPF_JEQ, libc::SOCK_STREAM as u32, 1, 0);
+        body.answer(REFUSE);
+        // Other protocols with streams have ports that Landlock does not know.
+        body.load(argument(2));
+        body.jump(libc::BPF_JEQ, libc::IPPROTO_IP as u32, 1, 0);
+        body.jump(libc::BPF_JEQ, libc::IPPROTO_TCP as u32, 0, 1);
+        body.answer(ALLOW);
+        body.answer(REFUSE);
+        self.jump(libc::BPF_JEQ, libc::SYS_socket as u32, 0, body.0.len() as u8);
+        self.0.append(&mut body.0);
+    }
+
     /// Refuses a call where the argument has this value, and lets the rest of the filter decide elsewhere.
     fn refuse_if(&mut self, number: libc::c_long, at: u32, value: u32) {
         self.jump(libc::BPF_JEQ, number as u32, 0, 4);

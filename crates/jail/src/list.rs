@@ -19,6 +19,8 @@ pub struct Jail {
     pub(crate) binds: Vec<u16>,
     /// True where Unix sockets are opened; those that are inherited need no permission.
     pub(crate) unix_sockets: bool,
+    /// True where UDP packets are sent to and received from any port of any machine.
+    pub(crate) udp: bool,
 }
 
 impl Jail {
@@ -58,6 +60,12 @@ impl Jail {
         self
     }
 
+    /// Also permits to send UDP packets to any machine, and to receive them.
+    pub fn udp(mut self) -> Jail {
+        self.udp = true;
+        self
+    }
+
     /// Permits what either of both permits.
     pub fn and(mut self, other: &Jail) -> Jail {
         self.reads.extend_from_slice(&other.reads);
@@ -65,6 +73,7 @@ impl Jail {
         self.connects.extend_from_slice(&other.connects);
         self.binds.extend_from_slice(&other.binds);
         self.unix_sockets |= other.unix_sockets;
+        self.udp |= other.udp;
         self
     }
 

@@ -146,6 +146,42 @@ fn connects_to_a_path() {
     std::os::unix::net::UnixStream::connect(path).unwrap();
 }
 
+#[test]
+fn sockets_of_other_kinds_are_refused_unless_permitted() {
+    let unix = system().unix_sockets();
+    for (jail, opened) in [(system(), "stream"), (system().udp(), "stream packet"), (unix, "stream unix")] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "tests::opens_sockets"]).env("GUARDRAIL_TEST_OPENED", opened);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let jail = jail.reads(std::env::current_exe().unwrap());
+        assert!(spawn(&mut command, &jail).unwrap().wait().unwrap().success(), "{opened}");
+    }
+}
+
+/// Runs in the jails of the test above.
+#[test]
+fn opens_sockets() {
+    let Ok(opened) = std::env::var("GUARDRAIL_TEST_OPENED") else { return };
+    for (name, family, kind, protocol) in [
+        ("stream", libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0),
+        ("stream", libc::AF_INET6, libc::SOCK_STREAM, libc::IPPROTO_TCP),
+        ("packet", libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0),
+        ("packet", libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+        ("unix", libc::AF_UNIX, libc::SOCK_STREAM, 0),
+        ("other", libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
+        ("other", libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+        ("other", libc::AF_VSOCK, libc::SOCK_STREAM, 0),
+        ("other", libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
+    ] {
+        // SAFETY: the call takes plain numbers.
+        let socket = unsafe { libc::socket(family, kind, protocol) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        let refused = socket < 0 && error == Some(libc::EPERM);
+        // What the kernel lacks, such as IPv6, is another error.
+        assert_eq!(!refused, opened.contains(name), "{name} {family} {kind} {protocol}");
+    }
+}
+
 /// Runs in the jail of the test on ports.
 #[test]
 fn connects() {

@@ -50,13 +50,14 @@ pub(super) fn of_device(prepared: &Prepared, options: &Options, server: Option<&
     let words: Vec<String> =
         device.flat_map(|device| device.arguments.iter().chain(&device.options)).cloned().collect();
     let control = options.variables.iter().filter(|(name, _)| PORTS.contains(&name.as_str()));
-    let ports = server.iter().map(|server| server.port()).chain(control.flat_map(|(_, port)| port.parse()));
+    let control: Vec<u16> = control.flat_map(|(_, port)| port.parse()).collect();
+    let ports = server.iter().map(|server| server.port()).chain(control.iter().copied());
     let jail = ports.fold(named(&words), Jail::connects);
-    options
-        .forwards
-        .iter()
-        .filter(|forward| !forward.udp)
-        .fold(jail, |jail, forward| jail.binds(forward.host))
+    let jail = if control.is_empty() { jail } else { jail.udp() };
+    options.forwards.iter().fold(jail, |jail, forward| match forward.udp {
+        true => jail.udp(),
+        false => jail.binds(forward.host),
+    })
 }
 
 /// The jail of another QEMU that runs the device of a run, with the image of its disk.

@@ -15,6 +15,8 @@ const FILE_OPTIONS: [&str; 3] = ["-D", "-kernel", "-bios"];
 const SCHEMES: [&str; 3] = ["file:", "unix:", "pipe:"];
 /// What a word contains that opens a Unix socket.
 const UNIX: [&str; 3] = ["unix:", "socket,", "\"unix\""];
+/// What a word contains that sends UDP packets.
+const UDP: [&str; 2] = ["udp", "dgram"];
 /// Where the names of a process's own descriptors begin. It opens those whatever its jail is.
 const DESCRIPTORS: [&str; 2] = ["/proc/self/", "/dev/fd/"];
 /// The port of `-s`.
@@ -30,6 +32,9 @@ pub fn named(words: &[String]) -> Jail {
         }
         if UNIX.iter().any(|unix| word.contains(unix)) {
             jail = jail.unix_sockets();
+        }
+        if UDP.iter().any(|udp| word.contains(udp)) {
+            jail = jail.udp();
         }
         for (key, value) in values(word) {
             let key = if FILE_OPTIONS.contains(&previous) { FILE_KEYS[0] } else { key.as_str() };
@@ -121,6 +126,7 @@ mod tests {
         );
         let socket = format!("unix:{},server=on", absent.display());
         assert_eq!(of(&["-qmp", &socket]), inside.unix_sockets());
+        assert_eq!(of(&["-netdev", "socket,id=n,udp=:1"]), of(&["-netdev", "socket,id=n"]).udp());
         assert_eq!(of(&["-D", "Cargo.toml"]), Jail::new().writes(std::path::absolute("Cargo.toml").unwrap()));
     }
 
