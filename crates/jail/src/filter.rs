@@ -73,12 +73,24 @@ impl Filter {
         self.answer(answer);
     }
 
-    /// Allows a call where a test of an argument holds (`BPF_JEQ`, `BPF_JSET`), and refuses it elsewhere.
-    pub fn allow_if(&mut self, number: libc::c_long, at: u32, test: u32, k: u32, holds: bool) {
+    /// Allows a call where an argument has none of these bits, and refuses it elsewhere.
+    pub fn allow_without(&mut self, number: libc::c_long, at: u32, bits: u32) {
         self.jump(libc::BPF_JEQ, number as u32, 0, 4);
         self.load(argument(at));
-        self.jump(test, k, u8::from(!holds), u8::from(holds));
+        self.jump(libc::BPF_JSET, bits, 1, 0);
         self.answer(ALLOW);
+        self.answer(REFUSE);
+    }
+
+    /// Allows a call where an argument has one of these values, and refuses it elsewhere.
+    pub fn allow_values(&mut self, number: libc::c_long, at: u32, values: &[u32]) {
+        let skipped = 2 + 2 * values.len();
+        self.jump(libc::BPF_JEQ, number as u32, 0, skipped as u8);
+        self.load(argument(at));
+        for value in values {
+            self.jump(libc::BPF_JEQ, *value, 0, 1);
+            self.answer(ALLOW);
+        }
         self.answer(REFUSE);
     }
 
