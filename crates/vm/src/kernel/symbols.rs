@@ -9,7 +9,7 @@ use crate::kernel::kernels::Kernel;
 use crate::kernel::modules::{ModuleFile, normalized};
 use object::{Object, ObjectSection};
 use sha2::{Digest, Sha256};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -75,7 +75,8 @@ fn keep_module(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()
     let path = cache.write_atomically(&name(module), &bytes)?;
     // The unprivileged analysis process reads it.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    fs::set_permissions(&path, mode).context("change", &path)
+    // Not by its name: a confined process may change what it has open alone.
+    File::open(&path).and_then(|file| file.set_permissions(mode)).context("change", &path)
 }
 
 /// Fetches the debug files of modules and of the kernel that are absent. What cannot be had is a sentence in the
