@@ -30,6 +30,10 @@ pub fn equals_live() -> Result<(), Failed> {
     }
     ensure(live == recorded, || format!("live {live:#}\nrecorded {recorded:#}"))?;
     a_viewer_is_confined(trace)?;
+    let view = guardrail(&["view", trace]);
+    let number = live["findings"][0]["event"].as_u64().ok_or("no event")?;
+    let numbered = |line: &str| line.trim_start().split(' ').next() == Some(&number.to_string());
+    ensure(view.stdout.lines().any(numbered), || format!("no event {number} in the trace"))?;
     findings_are_known(trace, folder.path())
 }
 

@@ -88,7 +88,7 @@ pub fn events(file: &Path, filter: &Filter, out: &mut dyn Write) -> Result<Optio
     filter.refuse()?;
     let mut trace = open(file)?;
     let wording = Wording::open(trace.meta());
-    let mut viewer = Viewer { filter, wording, rings: HashMap::new(), printed: 0 };
+    let mut viewer = Viewer { filter, wording, rings: HashMap::new(), event: 0, printed: 0 };
     let mut result = Ok(());
     while let Some(segment) = trace.next()? {
         result = viewer.segment(&segment, out);
@@ -145,6 +145,8 @@ struct Viewer<'a> {
     filter: &'a Filter,
     wording: Wording,
     rings: HashMap<u32, Ring>,
+    /// Events so far; the number of the last one, as reports give it.
+    event: u64,
     printed: u64,
 }
 
@@ -158,6 +160,8 @@ impl Viewer<'_> {
             if self.filter.limit.is_some_and(|limit| self.printed >= limit) {
                 break;
             }
+            self.event += 1;
+            let number = self.event;
             let (kind, text, extra) = match event {
                 Ok(Event::Access(access)) => {
                     let kind = if access.store { "store" } else { "load" };
@@ -170,7 +174,7 @@ impl Viewer<'_> {
                     (name, words.text, words.function)
                 }
                 Err(error) => {
-                    writeln!(out, "{:>9} ring {}  {error}", segment.ticket, segment.ring)?;
+                    writeln!(out, "{number:>9} ring {}  {error} (segment {})", segment.ring, segment.ticket)?;
                     continue;
                 }
             };
@@ -179,7 +183,7 @@ impl Viewer<'_> {
                 continue;
             }
             self.printed += 1;
-            write!(out, "{:>9} ring {}  {kind:<13} {text}", segment.ticket, segment.ring)?;
+            write!(out, "{number:>9} ring {}  {kind:<13} {text}", segment.ring)?;
             match function.filter(|_| matches!(kind, "load" | "store" | "call" | "port" | "rep")) {
                 Some(function) => writeln!(out, "  in {function}")?,
                 None => writeln!(out)?,
