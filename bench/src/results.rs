@@ -243,12 +243,14 @@ fn shell(
 /// Ends a group of processes: with time to end in order, and then at once.
 fn end(child: &mut std::process::Child) -> Result<ExitStatus, String> {
     let group = i32::try_from(child.id()).map_err(|error| error.to_string())?;
-    for (signal, seconds) in [(libc::SIGTERM, 30), (libc::SIGKILL, 10)] {
-        // SAFETY: kill takes no memory; the group is that of a child which was not waited for yet.
-        unsafe { libc::kill(-group, signal) };
+    // SAFETY: kill takes no memory. The number stays the group's while a process is in it.
+    let signal = |number| unsafe { libc::kill(-group, number) } == 0;
+    for (number, seconds) in [(libc::SIGTERM, 30), (libc::SIGKILL, 10)] {
+        signal(number);
         let deadline = Instant::now() + Duration::from_secs(seconds);
         while Instant::now() < deadline {
-            if let Ok(Some(_)) = child.try_wait() {
+            // What the shell has started may live longer than the shell.
+            if matches!(child.try_wait(), Ok(Some(_))) && !signal(0) {
                 // As a program that was killed, whatever it made of the signal.
                 return Ok(ExitStatus::from_raw(libc::SIGKILL));
             }
@@ -406,7 +408,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let output = File::create(folder.path().join("x")).unwrap();
         let start = Instant::now();
-        let status = shell("sleep 100 & wait", folder.path(), output, start, &Signals::none()).unwrap();
+        // The child lives longer than the shell.
+        let line = "(trap 'sleep 0.3; echo end >$OUT/ended; exit' TERM; while :; do sleep 0.1; done) & wait";
+        let status =
+            shell(line, folder.path(), output, start + Duration::from_millis(300), &Signals::none()).unwrap();
         assert!(!is_fine("guardrail x", status) && start.elapsed() < Duration::from_secs(20), "{status}");
+        assert_eq!(fs::read_to_string(folder.path().join("ended")).unwrap(), "end\n");
     }
 }

@@ -17,7 +17,7 @@ pub struct Bits {
     pub origin: Origin,
 }
 
-/// The mask of a value of `size` bytes (1, 2, 4 or 8).
+/// The mask of a value of 1 to 8 bytes.
 #[inline]
 pub const fn mask(size: u8) -> u64 {
     if size >= 8 { u64::MAX } else { (1u64 << (size as u32 * 8)) - 1 }

@@ -174,7 +174,7 @@ impl Viewer<'_> {
                     (name, words.text, words.function)
                 }
                 Err(error) => {
-                    writeln!(out, "{number:>9} ring {}  {error} (segment {})", segment.ring, segment.ticket)?;
+                    writeln!(out, "{number:>9} {:>9} ring {}  {error}", segment.ticket, segment.ring)?;
                     continue;
                 }
             };
@@ -183,7 +183,7 @@ impl Viewer<'_> {
                 continue;
             }
             self.printed += 1;
-            write!(out, "{number:>9} ring {}  {kind:<13} {text}", segment.ring)?;
+            write!(out, "{number:>9} {:>9} ring {}  {kind:<13} {text}", segment.ticket, segment.ring)?;
             match function.filter(|_| matches!(kind, "load" | "store" | "call" | "port" | "rep")) {
                 Some(function) => writeln!(out, "  in {function}")?,
                 None => writeln!(out)?,

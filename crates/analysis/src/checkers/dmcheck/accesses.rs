@@ -1,7 +1,7 @@
 //! Judges the driver's accesses: bounds, lifetime of objects, the stack, and undefined bytes that leave the
 //! driver.
 
-use super::{DmCheck, NAME, NULL_END, Touch, text};
+use super::{DmCheck, NAME, NULL_END, Touch, is_shared, text};
 use crate::checker::{Cx, Draft, Site};
 use crate::definedness::MAX_RANGE;
 use crate::level::Level;
@@ -220,7 +220,18 @@ pub(super) fn uninit(
     origin: Origin,
     message: impl FnOnce() -> String,
 ) {
-    cx.report(NAME, kind, place, || Draft { origin, ..Draft::error(message()) });
+    uninit_as(cx, (kind, Severity::Error), place, origin, message);
+}
+
+/// Reports the use of an undefined value, with its severity.
+pub(super) fn uninit_as(
+    cx: &mut Cx<'_>,
+    (kind, severity): (&'static str, Severity),
+    place: Site,
+    origin: Origin,
+    message: impl FnOnce() -> String,
+) {
+    cx.report(NAME, kind, place, || Draft { origin, severity, ..Draft::error(message()) });
 }
 
 /// Reports undefined bytes of a range that leave the driver where they must not.
@@ -228,15 +239,18 @@ pub(super) fn leaves(cx: &mut Cx<'_>, kind: &'static str, place: Site, range: (u
     leaves_as(cx, (kind, Severity::Error), place, range, whither);
 }
 
-/// Reports undefined bytes of a range that is copied to coherent memory. Most are padding, which no device looks at.
-pub(super) fn copied_to_shared(cx: &mut Cx<'_>, place: Site, range: (u64, u64)) {
-    let whither = "copied to memory that the device reads";
-    leaves_as(cx, ("uninit-to-device", Severity::Warning), place, range, whither);
+/// Reports undefined bytes of a range that is copied, where that leads to coherent memory. Most are padding, which no
+/// device looks at.
+pub(super) fn copied(cx: &mut Cx<'_>, place: Site, range: (u64, u64), dst: u64) {
+    if is_shared(cx, dst) {
+        let whither = "copied to memory that the device reads";
+        leaves_as(cx, ("uninit-to-device", Severity::Warning), place, range, whither);
+    }
 }
 
 fn leaves_as(
     cx: &mut Cx<'_>,
-    (kind, severity): (&'static str, Severity),
+    what: (&'static str, Severity),
     place: Site,
     (addr, len): (u64, u64),
     whither: &str,
@@ -244,11 +258,9 @@ fn leaves_as(
     let len = len.min(MAX_RANGE);
     if let Some((first, origin, count)) = cx.definedness.shadow.first_undefined(addr, len) {
         let offset = first.wrapping_sub(addr);
-        cx.report(NAME, kind, place, || {
+        uninit_as(cx, what, place, origin, || {
             let of = text::bytes(len);
-            let message =
-                format!("{count} of {of} {whither} are uninitialized, the first at offset {offset}");
-            Draft { origin, severity, ..Draft::error(message) }
+            format!("{count} of {of} {whither} are uninitialized, the first at offset {offset}")
         });
     }
 }

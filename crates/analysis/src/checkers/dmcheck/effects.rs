@@ -1,6 +1,6 @@
 //! Judges what kernel functions that the driver calls do with its memory and its values.
 
-use super::{DmCheck, copied_to_shared, formats, is_shared, leaves, register_of, text, uninit};
+use super::{DmCheck, copied, formats, leaves, register_of, text, uninit};
 use crate::checker::{Cx, Site};
 use crate::definedness::is_to_device;
 use crate::machine::{Out, length};
@@ -52,9 +52,7 @@ impl DmCheck {
             Effect::Copy { dst, .. } => {
                 self.check_range(cx, state.pointer(dst, &out.args), n, true, place, Some(out.entry_rsp));
                 self.judge_pointer(cx, (out, regs), dst, n, true);
-                if is_shared(cx, state.pointer(dst, &out.args)) {
-                    copied_to_shared(cx, place, (at, n));
-                }
+                copied(cx, place, (at, n), state.pointer(dst, &out.args));
             }
             Effect::ToUser { .. } => {
                 leaves(cx, "uninit-to-user", place, (at, n), "copied to user memory");

@@ -31,7 +31,7 @@ use crate::checker::{BadFree, Checker, Cx, Draft, Fault, FreeFault, Site};
 use crate::machine::{Out, USER_END};
 use crate::provenance::Stray;
 use crate::value_flow::{InsnCtx, Origin, Reach, Regs, RepRange, Value, mask};
-use accesses::{copied_to_shared, fault_of, leaves, uninit};
+use accesses::{copied, fault_of, leaves, uninit, uninit_as};
 use guardrail_finding::Severity;
 use guardrail_knowledge::effect::Class;
 use guardrail_trace::event::Access;
@@ -115,10 +115,8 @@ impl Checker for DmCheck {
         } else {
             return;
         };
-        cx.report(NAME, kind, Site::Insn(insn.addr), || {
-            let size = text::bytes(u64::from(access.size));
-            let message = format!("uninitialized value of {size} {whither}");
-            Draft { origin: value.origin, severity, ..Draft::error(message) }
+        uninit_as(cx, (kind, severity), Site::Insn(insn.addr), value.origin, || {
+            format!("uninitialized value of {} {whither}", text::bytes(u64::from(access.size)))
         });
     }
 
@@ -167,8 +165,8 @@ impl Checker for DmCheck {
             leaves(cx, "uninit-to-user", place, (range.src, len), "copied to user memory");
         } else if range.io && cx.state.objects.is_device(range.dst) {
             leaves(cx, "uninit-to-device", place, (range.src, len), "copied to a device");
-        } else if is_shared(cx, range.dst) {
-            copied_to_shared(cx, place, (range.src, len));
+        } else {
+            copied(cx, place, (range.src, len), range.dst);
         }
     }
 
