@@ -17,7 +17,7 @@ const LATEST: u64 = 9000;
 /// How long the processes of a killed run may stay.
 const LEAVING: Duration = Duration::from_secs(10);
 /// How long a run may go on of which another process was killed.
-const ENDING: Duration = Duration::from_secs(60);
+const ENDING: Duration = Duration::from_secs(300);
 /// What a run fetches, unpacks or builds by itself when it is not there; the rest of the cache is shared.
 const OWN: [&str; 2] = ["guest", "zoo"];
 /// The beginnings of the names of what belongs to a run.
@@ -116,6 +116,11 @@ impl Drop for Run {
     }
 }
 
+/// The command line of a process.
+fn words(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
 /// Numbers that are the same in each run of the test.
 struct Random(u64);
 
@@ -145,13 +150,17 @@ fn nothing_stays(count: u32) -> Result<(), Failed> {
             1 if !processes.is_empty() => processes[random.below(processes.len() as u64) as usize],
             _ => supervisor,
         };
+        let killed = words(victim);
         // SAFETY: kill takes plain numbers. The process was there a moment ago, and numbers are not used again soon.
         unsafe { libc::kill(victim as i32, libc::SIGKILL) };
-        run.end(ENDING)
-            .map_err(|_| format!("run {number} goes on after a kill of {victim} of {processes:?}"))?;
+        run.end(ENDING).map_err(|_| {
+            format!("run {number} goes on after a kill of {victim} ({killed}) of {processes:?}")
+        })?;
         let deadline = Instant::now() + LEAVING;
         while let Some(process) = processes.iter().find(|process| runs(**process)) {
-            ensure(Instant::now() < deadline, || format!("run {number}: process {process} stays"))?;
+            ensure(Instant::now() < deadline, || {
+                format!("run {number}, of which {victim} was killed: {process} stays: {}", words(*process))
+            })?;
             std::thread::sleep(Duration::from_millis(20));
         }
     }

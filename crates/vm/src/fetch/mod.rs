@@ -3,6 +3,7 @@
 //! **Knows**: apt, `dpkg`, the cache folder, programs for the guest. **Must not know**: what a package is used for.
 
 pub mod cache;
+pub(crate) mod group;
 pub(crate) mod owned;
 pub mod packages;
 pub mod software;

@@ -281,7 +281,7 @@ pub(crate) fn extract(deb: &Path, folder: &Path, patterns: &[String]) -> Result<
         owned::bound(&mut package).spawn().map_err(|error| program_error("dpkg-deb", "dpkg", error))?;
     let files = package.stdout.take().map_or_else(Stdio::null, Stdio::from);
     // With `--occurrence` tar ends when it has all of them.
-    let output = Command::new("tar")
+    let output = owned::bound(&mut Command::new("tar"))
         .args(["--extract", "--no-same-owner", "--wildcards", "--occurrence=1", "--file=-", "--directory"])
         .arg(folder)
         .args(patterns)

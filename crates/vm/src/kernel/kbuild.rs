@@ -1,6 +1,7 @@
 //! Kernel modules that are built from sources beside the program, against the headers packages of a kernel.
 
 use crate::error::{Error, Result};
+use crate::fetch::group;
 use crate::fetch::packages::Packages;
 use crate::kernel::kernels::{self, Kernel};
 use crate::qemu::Qemu;
@@ -58,7 +59,7 @@ pub fn run_with(
             command.arg("--runtime").arg(library);
         }
         command.args(options).arg(headers).arg(release).args(rest).stdin(Stdio::null());
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
+        let output = group::output(&mut command).map_err(|error| failed(error.to_string()))?;
         match output.status.success() {
             true => Ok(()),
             false => Err(failed(reason(&String::from_utf8_lossy(&output.stderr), &name))),
