@@ -21,7 +21,9 @@ fn gdb_opens_the_guest_at_the_finding() {
 
     let asked =
         ["x/s &linux_banner", "print ((struct task_struct *)&init_task)->comm", "thread apply all print $pc"];
-    let commands: Vec<&str> = asked.iter().flat_map(|command| ["-ex", command]).collect();
+    // What gdb starts is confined as gdb is.
+    let rights = ["shell grep -E '^(CapEff|Seccomp):' /proc/self/status"];
+    let commands: Vec<&str> = asked.iter().chain(&rights).flat_map(|command| ["-ex", command]).collect();
     let result = guardrail(&[&["debug", &id[..6], "--out", out, "--batch", "--"][..], &commands].concat());
     let text = &result.stdout;
     assert_eq!(result.status, 0, "{text}\n{}", result.stderr);
@@ -41,6 +43,8 @@ fn gdb_opens_the_guest_at_the_finding() {
         &["0x", "<uninit_mmio_program+", "mov "],
         &["<linux_banner>:", "\"Linux version 6.1."],
         &["= \"swapper/0\\000"],
+        &["CapEff:\t0000000000000000"],
+        &["Seccomp:\t2"],
     ] {
         assert!(has(words), "{words:?} is missing in\n{text}\n{}", result.stderr);
     }
@@ -81,7 +85,12 @@ fn a_stripped_driver_has_the_lines_of_its_debug_file() {
     };
     let bare = check(&[&stripped, "--record", &trace]);
     assert_eq!(source(bare.report().unwrap()), (None, 0), "{}", bare.stderr);
-    let analyze = |more: &[&str]| guardrail(&[&["analyze", &trace, "--format", "json"], more].concat());
+    let analyze = |more: &[&str]| {
+        guardrail(&[&["analyze", &trace, "--open", &stripped, "--format", "json"], more].concat())
+    };
+    let unopened = guardrail(&["analyze", &trace]);
+    let sentence = format!("in a folder of kernels; if you trust that, add --open {stripped}");
+    assert!(unopened.status == 2 && unopened.stderr.contains(&sentence), "{}", unopened.stderr);
     let other = zoo::plan(&packages, &kernel, "zoo/uaf-timer").unwrap().driver.path.display().to_string();
     let refused = analyze(&["--debug-file", &other]);
     assert_eq!(refused.status, 2);

@@ -5,7 +5,7 @@
 //! Must not know: what a protocol allows, which `guardrail_protocol::accept` decides.
 
 use crate::analysis::engine::Engine;
-use crate::input::AnalysisInput;
+use crate::reach::Reach;
 use crate::trace_head;
 use guardrail_analysis::checker::{Checker, Cx};
 use guardrail_analysis::machine::Out;
@@ -14,7 +14,7 @@ use guardrail_host::{Host, HostError};
 use guardrail_protocol::Machine;
 use guardrail_protocol::accept::{Acceptor, Observed, Verdict};
 use guardrail_protocol::model::Link;
-use guardrail_trace::file::{Ending, TraceReader};
+use guardrail_trace::file::Ending;
 use guardrail_vm::OwnedFolder;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -54,20 +54,19 @@ enum Of {
 /// An event with its object.
 type Event = (Of, Observed);
 
-/// Follows the run of a trace.
-pub fn follow(file: &Path, machine: &Machine, host: &Host) -> Result<Followed, HostError> {
+/// Follows the run of a trace. For good, the process then opens only what a trace may name, and starts nothing.
+pub fn follow(file: &Path, machine: &Machine, reach: &Reach, host: &Host) -> Result<Followed, HostError> {
     let Some(chart) = machine.protocol.of.clone() else {
         return Err(HostError::Usage(format!(
             "protocol {} belongs to no chart, so a trace shows nothing of it; expected a line 'of CHART'",
             machine.name()
         )));
     };
-    let mut trace = TraceReader::open(file)?;
     let folder = OwnedFolder::large("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
-    let input = AnalysisInput {
-        tools: Vec::new(),
-        ..trace_head::input(trace.meta(), folder.path(), &|_, _| Ok(()))?
-    };
+    let own = folder.path().parent().unwrap_or(folder.path()).to_path_buf();
+    let mut trace = reach.open(file, [own].into_iter())?;
+    let subject = trace_head::subject(trace.meta(), reach)?;
+    let input = trace_head::input(trace.meta(), &subject, folder.path())?;
     host.progress.step(&format!("reading {}", file.display()));
     let events: Rc<RefCell<Vec<Event>>> = Rc::default();
     let collector = Collector {

@@ -1,10 +1,11 @@
 //! The report of the last run, which is kept so that its findings can be looked at one by one.
 
+use crate::stored;
 use guardrail_host::{HostError, files};
 use guardrail_report::list::MAX_FILE;
 use guardrail_report::{Report, json};
 use guardrail_vm::Cache;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where the last report is, in the cache.
 const FILE: &str = "reports/last.json";
@@ -17,19 +18,23 @@ pub fn keep(report: &Report, cache: &Cache) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Reads the report that a file holds; without a file, the last one.
-pub fn read(file: Option<&Path>, cache: &Cache) -> Result<Report, HostError> {
-    let last = cache.path(FILE);
-    let file = match file {
-        Some(file) => file,
-        None if !last.exists() => {
-            return Err(HostError::Usage(
-                "there is no last report; run 'guardrail check DRIVER' first, or name a report with --from"
-                    .into(),
-            ));
-        }
-        None => &last,
-    };
+/// The file of a report: the one that is named, or that of a run in the folder that is named, or the last one.
+pub fn place(named: Option<&Path>, cache: &Cache) -> PathBuf {
+    match named {
+        Some(folder) if folder.is_dir() => folder.join(stored::REPORT),
+        Some(file) => file.to_path_buf(),
+        None => cache.path(FILE),
+    }
+}
+
+/// Reads the report that a file holds.
+pub fn read(file: &Path) -> Result<Report, HostError> {
+    if file.ends_with(FILE) && !file.exists() {
+        return Err(HostError::Usage(
+            "there is no last report; run 'guardrail check DRIVER' first, or name a report with --from"
+                .into(),
+        ));
+    }
     let bytes = files::input(file, MAX_FILE)?;
     json::read(&bytes).map_err(|why| HostError::Usage(format!("{}: {why}", file.display())))
 }
@@ -80,16 +85,27 @@ mod tests {
     fn the_last_report_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
-        let none = read(None, &cache).unwrap_err().to_string();
+        let last = || read(&place(None, &cache));
+        let none = last().unwrap_err().to_string();
         assert!(none.starts_with("there is no last report; run 'guardrail check DRIVER' first"), "{none}");
         for ids in [&["a1"][..], &["b1", "b2"]] {
             keep(&report(ids), &cache).unwrap();
-            assert_eq!(read(None, &cache).unwrap(), report(ids));
+            assert_eq!(last().unwrap(), report(ids));
         }
         let file = folder.path().join("no.json");
         std::fs::write(&file, "{\"version\": \"2.1.0\"}").unwrap();
-        let why = read(Some(&file), &cache).unwrap_err().to_string();
+        let why = read(&file).unwrap_err().to_string();
         assert!(why.ends_with("a report of 'guardrail check --format json' was expected"), "{why}");
+    }
+
+    #[test]
+    fn a_folder_of_a_run_stands_for_its_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("cache")).unwrap();
+        let file = folder.path().join("report.json");
+        assert_eq!(place(Some(folder.path()), &cache), file);
+        assert_eq!(place(Some(&file), &cache), file);
+        assert_eq!(place(None, &cache), cache.path(FILE));
     }
 
     #[test]

@@ -49,6 +49,7 @@
 
 pub mod analysis;
 pub mod confirm;
+pub mod fetcher;
 pub mod follow;
 pub mod gate;
 pub mod known;
@@ -62,12 +63,15 @@ pub mod view;
 mod exercised;
 mod input;
 mod on_finding;
+mod reach;
 mod recorded;
+mod sandbox;
 mod stored;
 mod tools;
 mod trace_head;
 
 pub use plan::{Effort, GateKind, Mode, Observe, RunPlan};
+pub use reach::{Reach, confine, only_reading};
 pub use recorded::{Analyzed, analyze};
 pub use run::conclude::Checked;
 pub use tools::tools;

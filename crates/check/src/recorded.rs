@@ -1,19 +1,17 @@
 //! Runs the checkers over a recorded trace.
 
 use crate::analysis::engine::Engine;
-use crate::analysis::sandbox;
 use crate::exercised;
+use crate::fetcher::Fetcher;
 use crate::input::AnalysisInput;
+use crate::reach::Reach;
 use crate::tools::tools;
 use crate::trace_head::{self, KERNEL_KEY, RUN_KEY};
 use guardrail_host::drivers::seconds;
-use guardrail_host::{Host, HostError, Symbols};
-use guardrail_jail::Jail;
+use guardrail_host::{Host, HostError, Symbols, files};
 use guardrail_report::{Report, SCHEMA};
-use guardrail_trace::file::{Ending, TraceReader};
+use guardrail_trace::file::Ending;
 use guardrail_vm::OwnedFolder;
-use guardrail_vm::kernels::Kernel;
-use guardrail_vm::modules::ModuleFile;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -25,37 +23,34 @@ pub struct Analyzed {
     pub cut: Option<String>,
 }
 
-/// Analyzes a trace with the checkers of its run, or with those of a list. For good, the process then writes only the
-/// cache and the `outputs`, and starts nothing.
+/// Analyzes a trace with the checkers of its run, or with those of a list. For good, the process then opens only what a
+/// trace may name, writes only the cache and the `outputs`, and starts nothing.
 ///
-/// Where symbols are fetched, which takes programs and a network, that begins behind the trace's head.
+/// Where symbols are fetched, another process does that.
 pub fn analyze(
     file: &Path,
     tool_list: Option<&str>,
     symbols: &Symbols,
+    reach: &Reach,
     host: &Host,
     outputs: &[PathBuf],
 ) -> Result<Analyzed, HostError> {
     let started = Instant::now();
     let folder = OwnedFolder::large("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
-    let confine = || {
-        // To remove a folder takes the right to write to the one around it.
-        let own = [host.cache.root(), folder.path().parent().unwrap_or(folder.path())];
-        let written = outputs.iter().map(|output| sandbox::place_of_new(output)).chain(own);
-        sandbox::confine(&written.fold(Jail::new().reads("/"), Jail::writes))
-            .map_err(HostError::io("confine", "this process"))
-    };
-    if !symbols.fetch {
-        confine()?;
-    }
-    let mut trace = TraceReader::open(file)?;
+    // To remove a folder takes the right to write to the one around it.
+    let own = [host.cache.root(), folder.path().parent().unwrap_or(folder.path())];
+    let written = outputs.iter().map(|output| files::place_of_new(output)).chain(own);
+    let written: Vec<PathBuf> = written.map(Path::to_path_buf).collect();
+    let fetcher = symbols.fetch.then(Fetcher::start).transpose()?;
+    let reach = &reach.and(&symbols.files);
+    let mut trace = reach.open(file, written.into_iter())?;
     let meta = trace.meta().clone();
     let tools = tools(tool_list.unwrap_or(&meta.tools.join(",")))?;
-    let provide = |kernel: &Kernel, modules: &[&ModuleFile]| symbols.provide(kernel, modules, host);
-    let input = AnalysisInput { tools: tools.clone(), ..trace_head::input(&meta, folder.path(), &provide)? };
-    if symbols.fetch {
-        confine()?;
-    }
+    let subject = trace_head::subject(&meta, reach)?;
+    let given = Symbols { fetch: false, files: symbols.files.clone() };
+    given.provide(&subject.kernel, &subject.drivers.iter().collect::<Vec<_>>(), host)?;
+    fetcher.map_or(Ok(()), |fetcher| fetcher.fetch(&subject.kernel, &subject.drivers, &host.progress))?;
+    let input = AnalysisInput { tools: tools.clone(), ..trace_head::input(&meta, &subject, folder.path())? };
     host.progress.step(&format!("reading {}", file.display()));
     let mut analyzed = Engine::open(&input)?.run(&mut trace, &mut |_| {}, &mut |_, _| false)?;
     host.progress.finish();

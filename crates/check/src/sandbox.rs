@@ -7,7 +7,6 @@ use crate::input::AnalysisInput;
 use guardrail_jail::Jail;
 use guardrail_jail::filter::{ALLOW, Filter, REFUSE};
 use std::io;
-use std::path::Path;
 
 /// The user and group without rights.
 const NOBODY: u32 = 65534;
@@ -34,21 +33,6 @@ pub fn inputs(input: &AnalysisInput) -> Jail {
     let modules = modules.flat_map(|module| [Some(&module.path), module.debug.as_ref()]);
     let read = [Some(&input.kernel), input.kernel_debug.as_ref()].into_iter().chain(modules).flatten();
     read.fold(Jail::new(), Jail::reads)
-}
-
-/// What must be writable so that a file can be written: itself where it is there, else the folder that it will be in.
-pub fn place(file: &Path) -> &Path {
-    if file.exists() { file } else { folder(file) }
-}
-
-/// What must be writable so that a file can be replaced: the folder that it is in. A device, a pipe or a link is not
-/// replaced ([`guardrail_host::files::write`]), so for these it is the file itself.
-pub fn place_of_new(file: &Path) -> &Path {
-    if std::fs::symlink_metadata(file).map_or(true, |kind| kind.is_file()) { folder(file) } else { file }
-}
-
-fn folder(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Drops privileges for good. Every file that is needed must be open.
@@ -209,6 +193,8 @@ fn check(result: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use guardrail_host::files;
+    use std::path::Path;
 
     /// Runs code in a process of its own, and returns its exit status.
     fn in_child(code: impl FnOnce() -> i32) -> i32 {
@@ -289,7 +275,7 @@ mod tests {
         std::fs::write(&beside, "words").unwrap();
         std::fs::create_dir(&out).unwrap();
         let has_landlock = guardrail_jail::available().restricts_files();
-        let jail = Jail::new().reads(&listed).writes(place(&out.join("new")));
+        let jail = Jail::new().reads(&listed).writes(files::place(&out.join("new")));
         let status = in_child(|| {
             let reads = |file: &Path| std::fs::read(file).is_ok_and(|bytes| bytes == b"words");
             // SAFETY: the calls are refused before they do anything.
@@ -303,7 +289,7 @@ mod tests {
             let steps: [&dyn Fn() -> bool; 9] = [
                 &|| confine(&jail).is_ok(),
                 &|| reads(&listed),
-                &|| guardrail_host::files::write(&out.join("new"), "words").is_ok(),
+                &|| files::write(&out.join("new"), "words").is_ok(),
                 &|| !has_landlock || !reads(&beside) && !reads(Path::new("/etc/passwd")),
                 &|| !has_landlock || std::fs::write(&beside, "other").is_err(),
                 &refused_calls,
@@ -316,17 +302,5 @@ mod tests {
         });
         assert_eq!(status, 0, "the number of the step that failed");
         assert_eq!(std::fs::read(&beside).unwrap(), b"words");
-    }
-
-    #[test]
-    fn what_must_be_writable_is_as_little_as_possible() {
-        let folder = tempfile::tempdir().unwrap();
-        let [file, absent] = ["file", "absent"].map(|name| folder.path().join(name));
-        std::fs::write(&file, "").unwrap();
-        assert_eq!((place(&file), place(&absent)), (file.as_path(), folder.path()));
-        assert_eq!((place_of_new(&file), place_of_new(&absent)), (folder.path(), folder.path()));
-        let device = Path::new("/dev/null");
-        assert_eq!((place(device), place_of_new(device)), (device, device));
-        assert_eq!(place_of_new(Path::new("absent")), Path::new("."));
     }
 }

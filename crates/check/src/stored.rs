@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const FILE: &str = "run.json";
-const REPORT: &str = "report.json";
+/// The report in the folder.
+pub const REPORT: &str = "report.json";
 const VERSION: u32 = 1;
 
 /// A run, as the user requested it.

@@ -2,6 +2,7 @@
 
 use crate::input::{AnalysisInput, ModuleFile, asks_for_redzones};
 use crate::plan::{Observe, RunPlan};
+use crate::reach::Reach;
 use guardrail_binfmt::ModuleImage;
 use guardrail_finding::{Finding, KERNEL_CHECKER};
 use guardrail_host::HostError;
@@ -119,12 +120,18 @@ pub fn kernel_findings(value: Option<&serde_json::Value>) -> Vec<Finding> {
     findings
 }
 
-/// Brings the debug files of drivers of a kernel into the cache.
-pub type Provide<'a> = dyn Fn(&Kernel, &[&Driver]) -> Result<(), HostError> + 'a;
+/// The kernel and the modules that a trace is of.
+pub struct Subject {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The drivers that were watched.
+    pub drivers: Vec<Driver>,
+    /// Other modules, as far as they are found. Without them some addresses have no names.
+    pub others: Vec<(String, Vec<u8>)>,
+}
 
-/// Finds the kernel and the modules of a trace, and unpacks the modules into `folder`. `provide` is called with
-/// them before their debug files are looked for.
-pub fn input(meta: &TraceMeta, folder: &Path, provide: &Provide<'_>) -> Result<AnalysisInput, HostError> {
+/// Finds the kernel and the modules that a trace names, among those that it may name.
+pub fn subject(meta: &TraceMeta, reach: &Reach) -> Result<Subject, HostError> {
     let text = |key: &str| meta.more.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let kernel = Kernel {
         release: meta.kernel_release.clone(),
@@ -138,11 +145,13 @@ pub fn input(meta: &TraceMeta, folder: &Path, provide: &Provide<'_>) -> Result<A
             kernel.vmlinuz.display()
         )));
     }
+    reach.refuse(&kernel.vmlinuz)?;
+    reach.refuse(&kernel.modules)?;
     let modules = Modules::of(&kernel)?;
-    let cache = Cache::open().ok();
     let digests = meta.more.get(DIGESTS_KEY).and_then(|value| value.as_array());
     let mut drivers = Vec::new();
     for (i, (_, path)) in meta.modules.iter().enumerate() {
+        reach.refuse(Path::new(path))?;
         let driver = modules.plan(path)?.driver;
         if digests.and_then(|all| all.get(i)).and_then(|value| value.as_str())
             != Some(digest(&driver.bytes).as_str())
@@ -153,37 +162,48 @@ pub fn input(meta: &TraceMeta, folder: &Path, provide: &Provide<'_>) -> Result<A
         }
         drivers.push(driver);
     }
-    provide(&kernel, &drivers.iter().collect::<Vec<_>>())?;
-    let mut found = Vec::new();
-    for (i, ((name, _), driver)) in meta.modules.iter().zip(&drivers).enumerate() {
-        // The name is read from the trace and must not lead out of the folder.
-        let file = folder.join(format!("{i}.ko"));
-        fs::write(&file, &driver.bytes).map_err(HostError::io("write", file.display()))?;
-        let debug = cache.as_ref().and_then(|cache| symbols::cached(cache, driver));
-        found.push(ModuleFile { name: name.clone(), path: file, debug });
-    }
-    let others = others(meta, &modules, folder)?;
-    let kernel_debug = cache.as_ref().and_then(|cache| symbols::cached_kernel(cache, &kernel));
-    let (kernel, hooks) = (kernel.vmlinuz, meta.hooks.clone());
-    let redzones = meta.more.get(REDZONES_KEY).and_then(serde_json::Value::as_bool).unwrap_or(false);
-    let tools = Vec::new();
-    Ok(AnalysisInput { kernel, kernel_debug, modules: found, others, tools, hooks, redzones })
+    let others = others(meta, &modules, reach);
+    Ok(Subject { kernel, drivers, others })
 }
 
-/// The modules that are not checked, as far as their digests are the same. Without them some addresses have
-/// no names.
-fn others(meta: &TraceMeta, modules: &Modules, folder: &Path) -> Result<Vec<ModuleFile>, HostError> {
+/// Unpacks the modules of a trace into `folder`, as an analysis reads them.
+pub fn input(meta: &TraceMeta, subject: &Subject, folder: &Path) -> Result<AnalysisInput, HostError> {
+    let cache = Cache::open().ok();
+    // Names are read from the trace and must not lead out of the folder.
+    let unpack = |file: String, bytes: &[u8]| {
+        let file = folder.join(file);
+        fs::write(&file, bytes).map_err(HostError::io("write", file.display()))?;
+        Ok::<_, HostError>(file)
+    };
+    let mut modules = Vec::new();
+    for (i, ((name, _), driver)) in meta.modules.iter().zip(&subject.drivers).enumerate() {
+        let path = unpack(format!("{i}.ko"), &driver.bytes)?;
+        let debug = cache.as_ref().and_then(|cache| symbols::cached(cache, driver));
+        modules.push(ModuleFile { name: name.clone(), path, debug });
+    }
+    let mut others = Vec::new();
+    for (i, (name, bytes)) in subject.others.iter().enumerate() {
+        let path = unpack(format!("other-{i}.ko"), bytes)?;
+        others.push(ModuleFile { name: name.clone(), path, debug: None });
+    }
+    let kernel_debug = cache.as_ref().and_then(|cache| symbols::cached_kernel(cache, &subject.kernel));
+    let (kernel, hooks) = (subject.kernel.vmlinuz.clone(), meta.hooks.clone());
+    let redzones = meta.more.get(REDZONES_KEY).and_then(serde_json::Value::as_bool).unwrap_or(false);
+    let tools = Vec::new();
+    Ok(AnalysisInput { kernel, kernel_debug, modules, others, tools, hooks, redzones })
+}
+
+/// The modules that are not checked, as far as their digests are the same.
+fn others(meta: &TraceMeta, modules: &Modules, reach: &Reach) -> Vec<(String, Vec<u8>)> {
     let recorded: Vec<(String, String, String)> =
         meta.more.get(OTHERS_KEY).and_then(parsed).unwrap_or_default();
-    let mut found: Vec<ModuleFile> = Vec::new();
-    for (i, (name, path, expected)) in recorded.into_iter().take(MAX_OTHERS).enumerate() {
-        let Ok(plan) = modules.plan(&path) else { continue };
-        if found.iter().any(|other| other.name == name) || digest(&plan.driver.bytes) != expected {
-            continue;
+    let mut found: Vec<(String, Vec<u8>)> = Vec::new();
+    for (name, path, expected) in recorded.into_iter().take(MAX_OTHERS) {
+        let permitted = reach.refuse(Path::new(&path)).is_ok();
+        let Some(plan) = permitted.then(|| modules.plan(&path).ok()).flatten() else { continue };
+        if found.iter().all(|(other, _)| *other != name) && digest(&plan.driver.bytes) == expected {
+            found.push((name, plan.driver.bytes));
         }
-        let file = folder.join(format!("other-{i}.ko"));
-        fs::write(&file, &plan.driver.bytes).map_err(HostError::io("write", file.display()))?;
-        found.push(ModuleFile { name, path: file, debug: None });
     }
-    Ok(found)
+    found
 }

@@ -13,8 +13,8 @@ pub fn run(args: &AnalyzeArgs) -> Result<Status, CliError> {
     let known = Known::open(&args.known.plan(None))?;
     let host = Host::open()?;
     let outputs: Vec<PathBuf> = args.output.files().chain(&args.known.write_baseline).cloned().collect();
-    let mut analyzed =
-        guardrail_check::analyze(&args.file, args.tool.as_deref(), &args.symbols.plan(), &host, &outputs)?;
+    let (tools, symbols, reach) = (args.tool.as_deref(), args.symbols.plan(), args.open.reach(&host.cache)?);
+    let mut analyzed = guardrail_check::analyze(&args.file, tools, &symbols, &reach, &host, &outputs)?;
     known.fits(&analyzed.report.driver)?;
     known.mark(&mut analyzed.report);
     output::keep_last(&analyzed.report, &host.cache);

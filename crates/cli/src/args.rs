@@ -3,6 +3,7 @@
 mod check;
 mod choice;
 mod known;
+mod opened;
 mod output;
 mod protocol;
 mod report;
@@ -100,6 +101,9 @@ pub enum Command {
     /// Print the folder with a kernel's source
     #[command(hide = true)]
     InternalSource(HeadersArgs),
+    /// Fetch debug files for an analysis
+    #[command(hide = true)]
+    InternalSymbols,
 }
 
 /// What `client` does.
@@ -247,6 +251,9 @@ pub struct GuardArgs {
     /// The folder of the guarded drivers and of what they stand on (guardrail.ko)
     #[arg(short, long, value_name = "DIR", required_unless_present_any = ["check", "log", "try_it"])]
     pub out: Option<PathBuf>,
+    /// Only refuse files that are of no use
+    #[arg(long, hide = true)]
+    pub only_refuse: bool,
     /// Run the driver's workload in a guest, stock and guarded, and print one verdict with the figures
     #[arg(long = "try", conflicts_with_all = ["check", "log", "running"])]
     pub try_it: bool,

@@ -3,7 +3,7 @@
 use crate::args::{DiffArgs, DiffFormat};
 use crate::errors::{CliError, Status};
 use crate::output;
-use guardrail_check::known;
+use guardrail_check::{known, only_reading};
 use guardrail_host::files;
 use guardrail_report::compare::{SCHEMA, compare};
 use guardrail_report::marks::Source;
@@ -12,6 +12,7 @@ use serde_json::json;
 
 /// Compares two reports of one driver, and prints the comparison.
 pub fn run(args: &DiffArgs) -> Result<Status, CliError> {
+    only_reading([args.earlier.as_path(), &args.later])?;
     let (earlier, later) = (known::report(&args.earlier)?, known::report(&args.later)?);
     let [file, later_file] = [&args.earlier, &args.later].map(|path| path.display().to_string());
     if !earlier.is_of(&later.driver) {

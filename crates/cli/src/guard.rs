@@ -5,13 +5,17 @@ use crate::errors::{CliError, Status};
 use crate::output::{self, Extent};
 use crate::progress::Progress;
 use guardrail_campaign::{TryPlan, tryout};
-use guardrail_guard::{GuardPlan, violations};
+use guardrail_check::{confine, only_reading};
+use guardrail_guard::{GuardPlan, runtime_beside, violations};
+use guardrail_host::folders::program;
 use guardrail_profile::Format as ProfileFormat;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Guards drivers, or inspects guarded ones, or prints the violations in a kernel's log.
 pub fn run(args: &GuardArgs) -> Result<Status, CliError> {
     if let Some(file) = &args.log {
+        only_reading([file.as_path()])?;
         let report = violations::of_log(file)?;
         output::report(&report, args.format.into(), Extent::Full)?;
         return Ok(if report.findings.is_empty() { Status::Clean } else { Status::Findings });
@@ -23,17 +27,45 @@ pub fn run(args: &GuardArgs) -> Result<Status, CliError> {
     }
     let json = args.format == ProfileFormat::Json;
     if let Some(file) = &args.check {
-        let inspection = guardrail_guard::inspect(file, args.runtime.as_deref())?;
+        let runtime = args.runtime.clone().or_else(|| runtime_beside(file));
+        only_reading([file.as_path()].into_iter().chain(runtime.as_deref()))?;
+        let inspection = guardrail_guard::inspect(file, runtime.as_deref())?;
         output::text(&if json { inspection.json()? } else { inspection.text() })?;
         return Ok(if inspection.is_sound() { Status::Clean } else { Status::Findings });
+    }
+    let plan = plan(args, args.out.as_deref().unwrap_or(Path::new("")));
+    if args.only_refuse {
+        only_reading(plan.files().iter().map(PathBuf::as_path))?;
+        plan.refuse()?;
+        return Ok(Status::Clean);
+    }
+    if let Some(refused) = refused(&plan)? {
+        return Ok(refused);
     }
     if args.try_it {
         return compared(args, json);
     }
     let Some(out) = &args.out else { return Err(CliError::Usage("--out says where to".into())) };
-    let summary = guardrail_guard::guard(&plan(args, out), &Progress::shown())?;
+    let summary = guardrail_guard::guard(&plan, &Progress::shown(), &confine)?;
     output::text(&if json { summary.json()? } else { summary.text(out) })?;
     Ok(Status::Clean)
+}
+
+/// The status of a command whose files are of no use. Another process reads them and says why, since this one still has
+/// to fetch and to build what guarding takes.
+fn refused(plan: &GuardPlan) -> Result<Option<Status>, CliError> {
+    if plan.files().is_empty() {
+        return Ok(None);
+    }
+    let program = program()?;
+    let mut command = Command::new(&program);
+    let ended = command.args(std::env::args_os().skip(1)).arg("--only-refuse").stdin(Stdio::null()).status();
+    let status = ended.map_err(CliError::io("start", program.display()))?;
+    match status.code() {
+        Some(0) => Ok(None),
+        Some(code) if code == Status::Usage as i32 => Ok(Some(Status::Usage)),
+        _ => Err(CliError::Run("the files that were named cannot be read".into())),
+    }
 }
 
 /// Compares the guarded driver with the stock one in a guest. Without `--out` the guarded files are removed.

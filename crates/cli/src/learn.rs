@@ -4,6 +4,7 @@ use crate::args::LearnArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
 use crate::progress::Progress;
+use guardrail_check::confine;
 use guardrail_guard::learn::{LearnPlan, learn};
 
 /// Derives rows, and prints them or how complete they are.
@@ -14,7 +15,7 @@ pub fn run(args: &LearnArgs) -> Result<Status, CliError> {
         out: args.out.clone(),
         complete: args.complete,
     };
-    let learnt = learn(&plan, &Progress::shown())?;
+    let learnt = learn(&plan, &Progress::shown(), &confine)?;
     if let Some(text) = learnt.completeness() {
         output::text(&text)?;
     } else if args.out.is_none() {

@@ -79,6 +79,10 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::InternalVm(args) => machines::live(&args),
         Command::InternalGate => Err(CliError::Run("the gate's process has its own entry".into())),
         Command::InternalHeaders(args) => headers::run(&args),
+        Command::InternalSymbols => {
+            guardrail_check::fetcher::serve()?;
+            Ok(Status::Clean)
+        }
         Command::InternalSource(args) => headers::source(&args),
     }
 }

@@ -86,7 +86,8 @@ fn simulate(args: &ProtocolSimulateArgs) -> Result<Status, CliError> {
     let machines = machines(&args.files)?;
     let machine = one(&machines, &args.name).map_err(refused)?;
     if let Some(trace) = &args.trace {
-        let followed = follow(trace, machine, &Host::open()?)?;
+        let host = Host::open()?;
+        let followed = follow(trace, machine, &args.open.reach(&host.cache)?, &host)?;
         output::text(&followed.text)?;
         if let Some(cut) = &followed.cut {
             print_line("guardrail", &format!("{}: {cut}", trace.display()));

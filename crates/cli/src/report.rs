@@ -3,7 +3,7 @@
 use crate::args::{Format, ReportArgs};
 use crate::errors::{CliError, Status};
 use crate::output::{self, Extent};
-use guardrail_check::{known, last};
+use guardrail_check::{known, last, only_reading};
 use guardrail_report::list::FindingList;
 use guardrail_report::mail::mail;
 use guardrail_report::{Report, text};
@@ -16,7 +16,9 @@ pub fn run(args: &ReportArgs) -> Result<Status, CliError> {
         let why = "a mail is about one finding; write 'guardrail report FINGERPRINT --mail'";
         return Err(CliError::Usage(why.into()));
     }
-    let mut report = last::read(args.from.as_deref(), &Cache::open()?)?;
+    let file = last::place(args.from.as_deref(), &Cache::open()?);
+    only_reading([file.as_path()].into_iter().chain(args.other_build.as_deref()))?;
+    let mut report = last::read(&file)?;
     if args.fingerprints.is_empty() {
         output::report(&report, args.format, Extent::of(args.full))?;
         return Ok(Status::Clean);

@@ -22,12 +22,14 @@ pub struct Inspection {
     runtime: Option<PathBuf>,
 }
 
-/// Inspects a guarded module. Where no runtime is given, the one beside the module is compared.
+/// The runtime beside a guarded module, if there is one.
+pub fn runtime_beside(file: &Path) -> Option<PathBuf> {
+    file.parent().map(|folder| folder.join(RUNTIME)).filter(|path| path.is_file())
+}
+
+/// Inspects a guarded module, and compares it with a runtime.
 pub fn inspect(file: &Path, runtime: Option<&Path>) -> Result<Inspection, HostError> {
-    let beside = || file.parent().map(|folder| folder.join(RUNTIME)).filter(|path| path.is_file());
-    let runtime = runtime.map(Path::to_path_buf).or_else(beside);
     let exports = runtime
-        .as_ref()
         .map(|path| Exports::read(&name(path), files::input(path, MAX_FILE)?).map_err(HostError::from));
     let exports = exports.transpose()?;
     let data = unpack(&name(file), files::input(file, MAX_FILE)?)?;
@@ -35,7 +37,7 @@ pub fn inspect(file: &Path, runtime: Option<&Path>) -> Result<Inspection, HostEr
     let module = inspect_module(&name(file), data, exports.as_ref())?;
     let certificate = certificate?;
     let faults = shortened([module.faults.clone(), certificate.faults.clone()].concat());
-    Ok(Inspection { module, certificate, faults, runtime })
+    Ok(Inspection { module, certificate, faults, runtime: runtime.map(Path::to_path_buf) })
 }
 
 /// Certifies a guarded module.

@@ -1,5 +1,6 @@
 //! Rows of the border that are derived from a kernel's binaries, and where they are kept.
 
+use crate::Confine;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::{HostError, Progress, files, zoo};
 use guardrail_learn::{Coverage, LearnError, Learned, coverage};
@@ -64,15 +65,26 @@ impl Learnt {
     }
 }
 
-/// Derives the rows of a kernel and of modules, and writes them where the plan says.
-pub fn learn(plan: &LearnPlan, progress: &Progress) -> Result<Learnt, HostError> {
+/// Derives the rows of a kernel and of modules, and writes them where the plan says. All that is fetched and built is so
+/// before `confine` is called, and no module is read before that.
+pub fn learn(plan: &LearnPlan, progress: &Progress, confine: &Confine<'_>) -> Result<Learnt, HostError> {
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     progress.step(&plan.kernel);
-    let target = Target::find(&packages, &plan.kernel)?;
-    let modules = modules(&packages, &target.kernel, &plan.modules)?;
+    let kernel = Target::find(&packages, &plan.kernel)?.kernel;
+    let wanted = plan.modules.iter().map(|driver| zoo::provide(&packages, &kernel, driver));
+    let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+    // What a module needs may be beside it.
+    let given = wanted.iter().map(PathBuf::from).filter(|driver| driver.is_file());
+    let given = given.filter_map(|driver| Some(driver.canonicalize().ok()?.parent()?.to_path_buf()));
+    let linked = files::linked(&kernel.modules);
+    let read: Vec<PathBuf> = linked.into_iter().chain(given).chain([kernel.vmlinuz.clone()]).collect();
+    let written: Vec<PathBuf> = plan.out.iter().map(|file| files::place_of_new(file).to_path_buf()).collect();
+    confine(&read, &written)?;
+
+    let modules = modules(&kernel, &wanted)?;
     progress.step("the kernel's functions");
-    let image = KernelImage::open(&target.kernel.vmlinuz)?;
+    let image = KernelImage::open(&kernel.vmlinuz)?;
     let mut learned = Learned::new(&image);
     progress.step("functions of modules");
     let mut images = Vec::new();
@@ -94,17 +106,17 @@ pub fn learn(plan: &LearnPlan, progress: &Progress) -> Result<Learnt, HostError>
 }
 
 /// The modules that are to be described, each behind those that it needs.
-fn modules(packages: &Packages, kernel: &Kernel, wanted: &[String]) -> Result<Vec<ModuleFile>, HostError> {
+fn modules(kernel: &Kernel, wanted: &[String]) -> Result<Vec<ModuleFile>, HostError> {
     let mut list: Vec<ModuleFile> = Vec::new();
+    let all = Modules::of(kernel)?;
     if wanted.is_empty() {
-        let all = Modules::of(kernel)?;
         for name in all.names() {
             all.add(name, name, &mut list)?;
         }
         return Ok(list);
     }
     for driver in wanted {
-        let plan = zoo::plan(packages, kernel, driver)?;
+        let plan = all.plan(driver)?;
         for module in plan.before.into_iter().chain([plan.driver]) {
             if list.iter().all(|known| known.name != module.name) {
                 list.push(module);

@@ -5,8 +5,8 @@
 //!
 //! Must not know: the command line, how a guest is run, how the runtime holds rights.
 //!
-//! Invariants: each file is written whole or not at all, and the description last. A file that is guarded already, or is the
-//! runtime, is refused before anything is fetched.
+//! Invariants: each file is written whole or not at all, and the description last. All that is fetched or built is so before
+//! a file of the user's is read.
 
 mod findings;
 mod inspect;
@@ -19,12 +19,18 @@ mod summary;
 pub mod violations;
 mod workshop;
 
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, inspect, runtime_beside};
 pub use plan::{GuardPlan, guard};
 pub use policy::Policy;
 pub use selection::Wanted;
 pub use summary::Summary;
 pub use workshop::{Hardened, Workshop};
+
+use guardrail_host::HostError;
+use std::path::PathBuf;
+
+/// Takes from the process what it does not need, given the files that it reads and those that it writes.
+pub type Confine<'a> = dyn Fn(&[PathBuf], &[PathBuf]) -> Result<(), HostError> + 'a;
 
 /// The runtime's file in every folder of guarded drivers.
 const RUNTIME: &str = "guardrail.ko";

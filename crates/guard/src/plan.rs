@@ -3,7 +3,7 @@
 use crate::selection::{Offer, Selection, Wanted};
 use crate::summary::Summary;
 use crate::workshop::{Hardened, Workshop};
-use crate::{DESCRIPTION, MAX_FILE, RUNTIME, learn, machine};
+use crate::{Confine, DESCRIPTION, MAX_FILE, RUNTIME, learn, machine};
 use guardrail_binfmt::ModuleImage;
 use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, files, zoo};
@@ -12,7 +12,9 @@ use guardrail_rewrite::{FIELD, RewriteError};
 use guardrail_vm::Cache;
 use guardrail_vm::admission;
 use guardrail_vm::installed::Target;
+use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::runtime;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,12 +47,41 @@ const ACTIVE: &str = "guardrail_active";
 /// The wrapper whose drivers' rights are not described.
 const UNKNOWN: &str = "active_ata";
 
+/// What a plan's files say.
+struct Said {
+    rows: Option<String>,
+    selection: Option<Selection>,
+}
+
+impl GuardPlan {
+    /// The user's files that are read.
+    pub fn files(&self) -> Vec<PathBuf> {
+        // A driver is a file or a name.
+        let drivers = self.drivers.iter().map(PathBuf::from).filter(|driver| driver.is_file());
+        let findings = self.transact.iter().flatten().filter_map(|wanted| match wanted {
+            Wanted::Findings(file) => Some(file.clone()),
+            Wanted::Pattern(_) => None,
+        });
+        drivers.chain(findings).chain(self.rows.clone()).collect()
+    }
+
+    /// Refuses what is wrong with the user's files, as far as they show it themselves.
+    pub fn refuse(&self) -> Result<(), HostError> {
+        self.read().map(drop)
+    }
+
+    fn read(&self) -> Result<Said, HostError> {
+        self.drivers.iter().try_for_each(|driver| stock(driver, self.transact.is_some()))?;
+        let rows = self.rows.as_deref().map(learn::text).transpose()?;
+        let selection = self.transact.as_deref().map(Selection::read).transpose()?;
+        Ok(Said { rows, selection })
+    }
+}
+
 /// Guards the drivers, and writes them with their runtime and their description to the plan's folder.
-pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError> {
-    // Errors in files that the user named are found before anything is fetched for them.
-    plan.drivers.iter().try_for_each(|driver| stock(driver, plan.transact.is_some()))?;
-    let rows = plan.rows.as_deref().map(learn::text).transpose()?;
-    let selection = plan.transact.as_deref().map(Selection::read).transpose()?;
+///
+/// All that is fetched and built is so before `confine` is called, and no file of the user's is read before that.
+pub fn guard(plan: &GuardPlan, progress: &Progress, confine: &Confine<'_>) -> Result<Summary, HostError> {
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     progress.step(plan.kernel.as_deref().unwrap_or("the running kernel"));
@@ -58,14 +89,33 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
         None => Target::running()?,
         Some(kernel) => Target::find(&packages, kernel)?,
     };
-    let found = plan.drivers.iter().map(|driver| zoo::plan(&packages, &target.kernel, driver));
-    let found = found.collect::<Result<Vec<_>, _>>()?;
+    let drivers = plan.drivers.iter().map(|driver| zoo::provide(&packages, &target.kernel, driver));
+    let drivers = drivers.collect::<Result<Vec<_>, _>>()?;
+    let modules = Modules::of(&target.kernel)?;
+    let absent = |driver: &&String| !Path::new(driver).is_file() && !modules.has(driver);
+    drivers.iter().find(absent).map_or(Ok(()), |driver| modules.plan(driver).map(drop))?;
+    progress.step("the runtime");
+    let runtime = match &plan.runtime {
+        Some(file) => file.clone(),
+        None => runtime::ensure_for(&packages, &target)?.module,
+    };
+    fs::create_dir_all(&plan.out).map_err(HostError::io("create", plan.out.display()))?;
+    let notes = plan.kernel.is_none().then(|| machine::notes(Path::new("/")));
+    // What a driver needs may be beside it.
+    let files = drivers.iter().map(PathBuf::from).filter(|driver| driver.is_file());
+    let built = files.filter_map(|driver| Some(driver.canonicalize().ok()?.parent()?.to_path_buf()));
+    let kernel = [target.kernel.vmlinuz.clone(), runtime.clone()].into_iter();
+    let kernel = kernel.chain(files::linked(&target.kernel.modules));
+    let read: Vec<PathBuf> = kernel.chain(built).chain(plan.files()).collect();
+    confine(&read, std::slice::from_ref(&plan.out))?;
+
+    let Said { rows, selection } = plan.read()?;
+    let found = drivers.iter().map(|driver| modules.plan(driver)).collect::<Result<Vec<_>, _>>()?;
     let mut names = BTreeSet::new();
     if let Some(twice) = found.iter().find(|plan| !names.insert(plan.driver.name.as_str())) {
         return Err(HostError::Usage(format!("{} is named twice", twice.driver.name)));
     }
-    progress.step("the runtime");
-    let workshop = Workshop::open(&packages, &target, plan.runtime.as_deref(), plan.domain)?
+    let workshop = Workshop::open(&target, &runtime, plan.domain)?
         .trusting(&plan.trusted)
         .wanting(plan.threshold)
         .transacting(selection.clone());
@@ -84,9 +134,7 @@ pub fn guard(plan: &GuardPlan, progress: &Progress) -> Result<Summary, HostError
     progress.finish();
     let summary = Summary::new(&workshop, &hardened);
     write(&plan.out, &workshop, &hardened, &summary)?;
-    if plan.kernel.is_none() {
-        machine::notes(Path::new("/")).iter().for_each(|note| print_line("guardrail", note));
-    }
+    notes.iter().flatten().for_each(|note| print_line("guardrail", note));
     Ok(summary)
 }
 
@@ -151,7 +199,6 @@ fn write(
     hardened: &[Hardened],
     summary: &Summary,
 ) -> Result<(), HostError> {
-    fs::create_dir_all(out).map_err(HostError::io("create", out.display()))?;
     files::write(&out.join(RUNTIME), &workshop.runtime)?;
     for driver in hardened {
         files::write(&out.join(format!("{}.ko", driver.name)), &driver.file)?;

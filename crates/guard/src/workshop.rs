@@ -15,8 +15,6 @@ use guardrail_rewrite::passes::checks::{Checks, Stores};
 use guardrail_rewrite::{Counts, Object, RewriteError, rewrite};
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
-use guardrail_vm::packages::Packages;
-use guardrail_vm::runtime;
 use std::path::Path;
 
 /// Everything that guarding a driver needs.
@@ -67,19 +65,10 @@ pub struct Hardened {
 }
 
 impl<'a> Workshop<'a> {
-    /// Builds the runtime, or reads the given one, and the kernel's types.
-    pub fn open(
-        packages: &Packages,
-        target: &Target,
-        given: Option<&Path>,
-        domain: u8,
-    ) -> Result<Workshop<'a>, HostError> {
-        let built = match given {
-            Some(file) => file.to_path_buf(),
-            None => runtime::ensure_for(packages, target)?.module,
-        };
-        let what = built.display().to_string();
-        let runtime = files::input(&built, MAX_FILE)?;
+    /// Reads the file of the runtime, and the kernel's types.
+    pub fn open(target: &Target, runtime: &Path, domain: u8) -> Result<Workshop<'a>, HostError> {
+        let what = runtime.display().to_string();
+        let runtime = files::input(runtime, MAX_FILE)?;
         let exports = Exports::read(&what, runtime.clone())?;
         exports.fits(&what, &target.kernel.release)?;
         let kernel = KernelImage::open(&target.kernel.vmlinuz)?;

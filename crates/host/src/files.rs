@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The largest file that is read, in bytes; a survey's table holds the reports of all runs.
 const MAX_FILE: u64 = 256 << 20;
@@ -70,6 +70,29 @@ pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), HostError> {
     })
 }
 
+/// A folder, and what the links in it lead to.
+pub fn linked(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    let targets = links.filter_map(|entry| entry.path().canonicalize().ok());
+    [folder.to_path_buf()].into_iter().chain(targets).collect()
+}
+
+/// What must be writable so that a file can be written: itself where it is there, else the folder that it will be in.
+pub fn place(file: &Path) -> &Path {
+    if file.exists() { file } else { folder(file) }
+}
+
+/// What must be writable so that a file can be replaced: the folder that it is in. A device, a pipe or a link is not
+/// replaced ([`write`]), so for these it is the file itself.
+pub fn place_of_new(file: &Path) -> &Path {
+    if fs::symlink_metadata(file).map_or(true, |kind| kind.is_file()) { folder(file) } else { file }
+}
+
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Any value as JSON, indented for people.
 pub fn json(value: &impl Serialize) -> Result<String, HostError> {
     let text = serde_json::to_string_pretty(value).map_err(|error| HostError::Run(error.to_string()))?;
@@ -121,5 +144,17 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(read(&file).unwrap(), b"1");
         assert!(write(folder.path(), b"1").is_err());
+    }
+
+    #[test]
+    fn what_must_be_writable_is_as_little_as_possible() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, absent] = ["file", "absent"].map(|name| folder.path().join(name));
+        fs::write(&file, "").unwrap();
+        assert_eq!((place(&file), place(&absent)), (file.as_path(), folder.path()));
+        assert_eq!((place_of_new(&file), place_of_new(&absent)), (folder.path(), folder.path()));
+        let device = Path::new("/dev/null");
+        assert_eq!((place(device), place_of_new(device)), (device, device));
+        assert_eq!(place_of_new(Path::new("absent")), Path::new("."));
     }
 }

@@ -17,6 +17,11 @@ pub struct Symbols {
     pub files: Vec<PathBuf>,
 }
 
+/// Says why nothing was fetched.
+pub fn unfetched(error: guardrail_vm::Error) -> String {
+    format!("debug information cannot be fetched: {}", sentence(&error.into()))
+}
+
 impl Symbols {
     /// Brings the debug files into the cache, where `guardrail_vm::symbols` finds them. A file that cannot be fetched
     /// is said and left out; a file of the user's that fits neither the kernel nor a driver is an error.
@@ -27,9 +32,8 @@ impl Symbols {
         if self.fetch {
             let packages = Packages::new(&host.cache);
             let mut tell = |step: &str| host.progress.step(step);
-            let lacks = symbols::fetch(&packages, kernel, modules, &mut tell).unwrap_or_else(|error| {
-                vec![format!("debug information cannot be fetched: {}", sentence(&error.into()))]
-            });
+            let lacks = symbols::fetch(&packages, kernel, modules, &mut tell);
+            let lacks = lacks.unwrap_or_else(|error| vec![unfetched(error)]);
             lacks.iter().for_each(|lack| host.progress.step(lack));
         }
         Ok(())

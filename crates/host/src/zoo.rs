@@ -49,12 +49,16 @@ fn say_gap(progress: &Progress) {
 
 /// A driver with what it needs. It is a module's name, a path, or `zoo/NAME`, which is built for the kernel.
 pub fn plan(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<LoadPlan, HostError> {
-    let built: Option<PathBuf> = match named(driver).filter(|_| !Path::new(driver).is_file()) {
+    Ok(Modules::of(kernel)?.plan(&provide(packages, kernel, driver)?)?)
+}
+
+/// The same driver, or the file that is built of it where it is of the zoo.
+pub fn provide(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<String, HostError> {
+    let built = match named(driver).filter(|_| !Path::new(driver).is_file()) {
         Some(name) => modules(packages, kernel, &[name])?.pop(),
         None => None,
     };
-    let driver = built.map_or(driver.to_owned(), |path| path.display().to_string());
-    Ok(Modules::of(kernel)?.plan(&driver)?)
+    Ok(built.map_or(driver.to_owned(), |path| path.display().to_string()))
 }
 
 /// The same drivers, with those of the zoo replaced by files that are built for the kernel.

@@ -58,17 +58,21 @@ pub fn spawn(command: &mut Command, jail: &Jail) -> Result<Child, Error> {
     if let Some(path) = out_of_reach([program].into_iter()) {
         return Err(Error::OutOfReach { path });
     }
-    let broken = |step| move |source| Error::Jail { step, source };
-    let entrance = Entrance {
-        rules: landlock::rules(jail).map_err(broken("Landlock"))?,
-        calls: filter::of_jail(jail),
-        failed: counter().map_err(broken("a counter"))?,
-    };
-    let failed = entrance.failed.try_clone().map_err(broken("a counter"))?;
+    let entrance = Entrance::new(jail)?;
+    let failed = entrance.failed.try_clone().map_err(|source| Error::Jail { step: "a counter", source })?;
     // SAFETY: the closure makes system calls alone. It allocates nothing, takes no lock, and touches no memory but
     // what it owns.
     unsafe { command.pre_exec(move || entrance.enter()) };
     command.spawn().map_err(|source| match take(&failed).and_then(|step| STEPS.get(step)) {
+        Some(step) => Error::Jail { step, source },
+        None => Error::Start(source),
+    })
+}
+
+/// Puts this process in a jail for good, with all that it starts. Threads that run already stay outside.
+pub fn enter(jail: &Jail) -> Result<(), Error> {
+    let entrance = Entrance::new(jail)?;
+    entrance.enter().map_err(|source| match take(&entrance.failed).and_then(|step| STEPS.get(step)) {
         Some(step) => Error::Jail { step, source },
         None => Error::Start(source),
     })
@@ -84,7 +88,16 @@ struct Entrance {
 }
 
 impl Entrance {
-    /// Enters the jail. Runs between fork and exec.
+    fn new(jail: &Jail) -> Result<Entrance, Error> {
+        let broken = |step| move |source| Error::Jail { step, source };
+        Ok(Entrance {
+            rules: landlock::rules(jail).map_err(broken("Landlock"))?,
+            calls: filter::of_jail(jail),
+            failed: counter().map_err(broken("a counter"))?,
+        })
+    }
+
+    /// Enters the jail. Runs between fork and exec, too.
     fn enter(&self) -> io::Result<()> {
         // The kernel takes the filter and the rules only from a process that can gain no privileges.
         let steps: [&dyn Fn() -> io::Result<()>; STEPS.len()] = [

@@ -15,7 +15,7 @@ mod landlock;
 mod list;
 mod reach;
 
-pub use enter::{Error, spawn};
+pub use enter::{Error, enter, spawn};
 pub use here::confine;
 pub use landlock::{Landlock, available};
 pub use list::Jail;

@@ -283,3 +283,32 @@ fn a_pipe_that_is_inherited_needs_no_permission() {
     drop(writer);
     assert_eq!(std::io::read_to_string(reader).unwrap(), "words");
 }
+
+#[test]
+fn a_process_enters_a_jail_by_itself() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "tests::enters"]).env("GUARDRAIL_TEST_ENTERS", "1");
+    let ended = command.stdout(Stdio::null()).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// Runs in a process of its own, by the test above.
+#[test]
+fn enters() {
+    if std::env::var_os("GUARDRAIL_TEST_ENTERS").is_none() {
+        return;
+    }
+    let (_folder, inside, outside) = places();
+    enter(&system().writes(&inside)).unwrap();
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    assert_eq!(effective.trim().trim_start_matches('0'), "");
+    let restricts = available().restricts_files();
+    for (place, is_inside) in [(&inside, true), (&outside, false)] {
+        assert_eq!(fs::write(place.join("new"), "words").is_ok(), is_inside || !restricts);
+        assert_eq!(fs::read(place.join("file")).is_ok(), is_inside || !restricts);
+    }
+    // What it starts is in the jail, too.
+    let cat = Command::new("/bin/cat").arg(outside.join("file")).stderr(Stdio::null()).output().unwrap();
+    assert_eq!(cat.status.success(), !restricts);
+}

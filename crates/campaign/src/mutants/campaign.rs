@@ -18,6 +18,7 @@ use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::Request;
+use guardrail_vm::runtime;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -91,7 +92,8 @@ pub fn run(
     let guarding = plan.guarded.map(|policy| {
         progress.step("the runtime of guarded drivers");
         let target = Target { kernel: prepared.kernel.clone(), headers: None };
-        let workshop = Workshop::open(packages, &target, None, DOMAIN)?;
+        let built = runtime::ensure_for(packages, &target)?.module;
+        let workshop = Workshop::open(&target, &built, DOMAIN)?;
         let driver = ModuleFile { bytes: subject.stock().to_vec(), ..prepared.plan.driver.clone() };
         let original = workshop.harden(&driver, &prepared.plan.before)?.file;
         let needed = needed(&plan.with, &prepared.plan.before, &workshop)?;

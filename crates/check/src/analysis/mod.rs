@@ -17,6 +17,5 @@ pub(crate) mod kernel_log;
 pub mod process;
 pub(crate) mod recorder;
 pub(crate) mod run_log;
-pub(crate) mod sandbox;
 pub(crate) mod sources;
 pub(crate) mod world;

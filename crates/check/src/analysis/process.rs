@@ -7,10 +7,11 @@ use crate::analysis::keeper::Keeper;
 use crate::analysis::kernel_log;
 use crate::analysis::recorder::{self, Recorder};
 use crate::analysis::run_log::RunLog;
-use crate::analysis::sandbox;
 use crate::analysis::wire::{Analyzed, Job, Message, ShortFinding, receive, send};
+use crate::sandbox;
 use guardrail_finding::Finding;
 use guardrail_host::error::sentence;
+use guardrail_host::files;
 use guardrail_host::{HostError, Status};
 use guardrail_jail::Jail;
 use guardrail_trace::log::{FailReason, Log, MergedReader};
@@ -63,7 +64,7 @@ fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
     let job: Job =
         receive(&mut input).map_err(HostError::io("read", "the job"))?.ok_or_else(supervisor_gone)?;
     let confined = HostError::io("drop privileges of", "the analysis");
-    let written = job.record.iter().chain([&job.log]).map(|file| sandbox::place(file));
+    let written = job.record.iter().chain([&job.log]).map(|file| files::place(file));
     sandbox::confine(&written.fold(sandbox::inputs(&job.input), Jail::writes)).map_err(confined)?;
     let Opened { engine, log, reader, recorder, mut keeper } = Opened::new(job)?;
     sandbox::enter().map_err(HostError::io("drop privileges of", "the analysis"))?;

@@ -9,6 +9,7 @@ use guardrail_finding::{Finding, trace_lines};
 use guardrail_host::HostError;
 use guardrail_host::error::print_line;
 use guardrail_host::folders::absolute;
+use guardrail_jail::Jail;
 use guardrail_report::Report;
 use guardrail_snapshot::script::{self, Kernel, Module};
 use guardrail_snapshot::{Dump, Guest, Loaded, map, module_symbols, placed, symbols};
@@ -28,7 +29,10 @@ pub struct Debugger {
     pub command: Command,
 }
 
-/// Prepares the snapshot of a finding for gdb. `folder` is the run's; `finding` is the first characters of an
+/// Prepares the snapshot of a finding for gdb. For good, this process and what it starts then write only the folder and
+/// the terminal, have no capabilities, and reach no network.
+///
+/// `folder` is the run's; `finding` is the first characters of an
 /// id. With `batch`, gdb shows where the guest was stopped and ends.
 pub fn debugger(
     folder: &Path,
@@ -36,8 +40,11 @@ pub fn debugger(
     batch: bool,
     arguments: &[OsString],
 ) -> Result<Debugger, HostError> {
-    let (_, report) = stored::load(folder)?;
     let out = absolute(folder)?;
+    let written = ["/dev/null", "/dev/tty"].iter().fold(Jail::new().reads("/").writes(&out), Jail::writes);
+    guardrail_jail::enter(&written)
+        .map_err(|error| HostError::Run(format!("gdb cannot be confined: {error}")))?;
+    let (_, report) = stored::load(folder)?;
     let finding = choose(&report, &out, finding)?;
     let gdb = gdb()?;
     let files = Files::of(&out, &finding.id);

@@ -7,15 +7,15 @@
 mod names;
 mod words;
 
-use crate::analysis::sandbox;
+use crate::reach::Reach;
 use guardrail_host::HostError;
-use guardrail_jail::Jail;
 use guardrail_trace::Segment;
 use guardrail_trace::event::{Event, Kind};
 use guardrail_trace::file::{Ending, TraceReader};
 use guardrail_trace::invariants::Checker;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::iter::empty;
 use std::path::Path;
 use words::{Ring, Wording};
 
@@ -76,18 +76,18 @@ impl Filter {
     }
 }
 
-/// Opens a trace. For good, the process then only reads, and writes what is open.
-fn open(file: &Path) -> Result<TraceReader, HostError> {
-    sandbox::confine(&Jail::new().reads("/")).map_err(HostError::io("confine", "this process"))?;
-    Ok(TraceReader::open(file)?)
-}
-
-/// Writes the events of a trace that a filter selects. Returns where the trace was cut, and how; `None` for a
+/// Writes the events of a trace that a filter selects. For good, the process then opens only what a trace may name, and
+/// writes only what is open. Returns where the trace was cut, and how; `None` for a
 /// whole one.
-pub fn events(file: &Path, filter: &Filter, out: &mut dyn Write) -> Result<Option<String>, HostError> {
+pub fn events(
+    file: &Path,
+    reach: &Reach,
+    filter: &Filter,
+    out: &mut dyn Write,
+) -> Result<Option<String>, HostError> {
     filter.refuse()?;
-    let mut trace = open(file)?;
-    let wording = Wording::open(trace.meta());
+    let mut trace = reach.open(file, empty())?;
+    let wording = Wording::open(trace.meta(), reach);
     let mut viewer = Viewer { filter, wording, rings: HashMap::new(), event: 0, printed: 0 };
     let mut result = Ok(());
     while let Some(segment) = trace.next()? {
@@ -116,8 +116,8 @@ pub struct Violations {
 }
 
 /// Checks the invariants of a trace.
-pub fn check(file: &Path) -> Result<Violations, HostError> {
-    let mut trace = open(file)?;
+pub fn check(file: &Path, reach: &Reach) -> Result<Violations, HostError> {
+    let mut trace = reach.open(file, empty())?;
     let mut checker = Checker::new().with_vcpus(trace.meta().vcpus);
     while let Some(segment) = trace.next()? {
         checker.segment(&segment);

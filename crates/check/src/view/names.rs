@@ -1,10 +1,11 @@
 //! Names for the addresses and numbers of a trace. Where the file with a name is absent, the number is shown.
 
-use crate::trace_head;
+use crate::reach::Reach;
+use crate::trace_head::{self, Subject};
 use guardrail_binfmt::module::Placed;
 use guardrail_binfmt::{KernelImage, ModuleImage};
+use guardrail_host::error::print_line;
 use guardrail_trace::file::TraceMeta;
-use guardrail_vm::OwnedFolder;
 use std::collections::HashMap;
 
 /// The most threads whose names are kept.
@@ -22,25 +23,24 @@ pub struct Names {
 }
 
 impl Names {
-    /// Opens the kernel and modules of a trace, as far as they still exist.
-    pub fn open(meta: &TraceMeta) -> Names {
-        let mut modules = HashMap::new();
-        let folder = OwnedFolder::large("guardrail-").ok();
-        if let Some(input) =
-            folder.as_ref().and_then(|folder| trace_head::input(meta, folder.path(), &|_, _| Ok(())).ok())
-        {
-            for file in input.modules.iter().chain(&input.others) {
-                if let Ok(image) = ModuleImage::open(&file.path) {
-                    modules.insert(file.name.clone(), image);
-                }
-            }
-        }
+    /// Opens the kernel and modules of a trace. Where they are absent or not to be opened, that is said.
+    pub fn open(meta: &TraceMeta, reach: &Reach) -> Names {
+        let found = trace_head::subject(meta, reach);
+        let found =
+            found.inspect_err(|error| print_line("guardrail", &format!("without names: {error}"))).ok();
+        let kernel = found.as_ref().and_then(|found| KernelImage::open(&found.kernel.vmlinuz).ok());
+        let modules = found.map_or_else(Vec::new, |Subject { drivers, others, .. }| {
+            let drivers = meta.modules.iter().zip(drivers);
+            drivers.map(|((name, _), driver)| (name.clone(), driver.bytes)).chain(others).collect()
+        });
+        let image =
+            |(name, bytes): (String, Vec<u8>)| Some((name.clone(), ModuleImage::parse(&name, bytes).ok()?));
         Names {
-            kernel: KernelImage::open(meta.kernel_image.as_ref()).ok(),
+            kernel,
             slide: 0,
             hooks: meta.hooks.clone(),
             threads: HashMap::new(),
-            modules,
+            modules: modules.into_iter().filter_map(image).collect(),
             placed: Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Describes events in words.
 
+use crate::reach::Reach;
 use crate::view::names::Names;
 use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, StackFrame, level};
 use guardrail_trace::file::TraceMeta;
@@ -22,8 +23,8 @@ pub struct Wording {
 
 impl Wording {
     /// The state at the start of a trace.
-    pub fn open(meta: &TraceMeta) -> Wording {
-        Wording { names: Names::open(meta), blocks: HashMap::new() }
+    pub fn open(meta: &TraceMeta, reach: &Reach) -> Wording {
+        Wording { names: Names::open(meta, reach), blocks: HashMap::new() }
     }
 
     /// The function that runs in a ring at present.

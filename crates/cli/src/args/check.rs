@@ -2,6 +2,7 @@
 
 use crate::args::choice::one_of;
 use crate::args::known::KnownArgs;
+use crate::args::opened::OpenArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::{ListFormat, OutputArgs, TableFormat};
 use clap::Args;
@@ -224,6 +225,9 @@ pub struct AnalyzeArgs {
     /// Where the drivers' source lines come from.
     #[command(flatten)]
     pub symbols: SymbolArgs,
+    /// Which files the trace may name.
+    #[command(flatten)]
+    pub open: OpenArgs,
     /// Which findings are known or accepted.
     #[command(flatten)]
     pub known: KnownArgs,
@@ -255,6 +259,9 @@ pub struct ViewArgs {
     /// Check the trace's invariants instead of printing events
     #[arg(long)]
     pub check: bool,
+    /// Which files the trace may name.
+    #[command(flatten)]
+    pub open: OpenArgs,
 }
 
 /// Arguments of `survey`.

@@ -1,5 +1,6 @@
 //! Arguments of `protocol`.
 
+use super::opened::OpenArgs;
 use super::{ListFormat, one_of};
 use clap::{Args, Subcommand};
 use guardrail_protocol::export::Form;
@@ -79,6 +80,9 @@ pub struct ProtocolSimulateArgs {
     /// Follow the run of an ordinary driver that this trace of "check --record" holds
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "runs", "steps"])]
     pub trace: Option<PathBuf>,
+    /// Which files the trace may name.
+    #[command(flatten)]
+    pub open: OpenArgs,
     /// Decides the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
