@@ -1,7 +1,8 @@
 //! What this machine has, what is missing, and how to install it. Looks only; fetches nothing.
 
+use crate::fetch::apt::{KEYRING, OLD_MIRROR};
 use crate::fetch::cache::{Cache, free_space};
-use crate::fetch::packages::{KEYRING, Packages};
+use crate::fetch::packages::Packages;
 use crate::fetch::sources::Mirror;
 use crate::kernel::kernels;
 use crate::qemu::{MIN_VERSION, Qemu};
@@ -61,6 +62,10 @@ pub fn checks(cache: &Cache) -> Vec<Check> {
         Check::new("keyring", State::Missing, "signatures of packages cannot be checked")
             .with("apt-get install debian-archive-keyring")
     });
+    if packages.any_date() {
+        let detail = format!("{OLD_MIRROR} is set: the package index may be old");
+        checks.push(Check::new("dates of packages", State::Optional, detail).with("unset it"));
+    }
     for (name, package) in [("apt-get", "apt"), ("dpkg-deb", "dpkg")] {
         checks.push(program(name, package, State::Missing, "packages cannot be fetched"));
     }

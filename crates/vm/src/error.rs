@@ -80,6 +80,27 @@ pub enum Error {
         "the apt sources of this machine name no Debian mirror; add one to /etc/apt/sources.list (Debian 12 or newer is needed)"
     )]
     NoMirror,
+    /// An index of packages that is too old, or of a time to come.
+    #[error(
+        "{why}: correct this machine's clock, name a newer mirror, or set {variable}=1 to accept any date"
+    )]
+    IndexDate {
+        /// What apt says.
+        why: String,
+        /// The environment variable that accepts it.
+        variable: &'static str,
+    },
+    /// A package whose bytes differ from those that were fetched before under its name and version.
+    #[error(
+        "the package {package} differs from the one of the same version that was fetched before; where that is right, remove its line from {}",
+        .pins.display()
+    )]
+    Replaced {
+        /// The file's name, with version and architecture.
+        package: String,
+        /// The file with the digests.
+        pins: PathBuf,
+    },
     /// A disk without free space.
     #[error("no space left on the disk that holds {}; free some, or point GUARDRAIL_CACHE elsewhere", .path.display())]
     DiskFull {

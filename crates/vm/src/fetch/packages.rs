@@ -4,15 +4,13 @@
 //! and cache are private ones in our cache folder.
 
 use crate::error::{Context, Error, Result};
+use crate::fetch::apt::{Archive, OLD_MIRROR, quote};
 use crate::fetch::cache::{Cache, free_space};
 use crate::fetch::owned;
-use crate::fetch::sources::Mirror;
+use crate::fetch::pins;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-/// The keyring that signs Debian's archives.
-pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Disk space for the package index and apt's work on it.
 const INDEX_SPACE: u64 = 400 << 20;
@@ -21,6 +19,7 @@ const INDEX_SPACE: u64 = 400 << 20;
 #[derive(Clone, Debug)]
 pub struct Packages {
     cache: Cache,
+    archive: Archive,
 }
 
 /// How a set of packages is fetched.
@@ -47,7 +46,12 @@ pub enum Fetch<'a> {
 impl Packages {
     /// Packages that are kept in `cache`.
     pub fn new(cache: &Cache) -> Packages {
-        Packages { cache: cache.clone() }
+        Packages::of(cache, Archive::of_this_machine())
+    }
+
+    /// Packages of another archive.
+    pub(super) fn of(cache: &Cache, archive: Archive) -> Packages {
+        Packages { cache: cache.clone(), archive }
     }
 
     /// The cache that holds the trees.
@@ -105,10 +109,16 @@ impl Packages {
         }
     }
 
-    /// True where the package index is in the cache, and apt finds it there: a cache that was moved has none.
+    /// True where the package index is in the cache with the checks that this run wants, and apt finds it there: a
+    /// cache that was moved has none.
     pub fn has_index(&self) -> bool {
-        let settings = fs::read_to_string(self.cache.path("apt/apt.conf")).unwrap_or_default();
-        self.cache.path("apt/updated").is_file() && settings.starts_with(&self.state())
+        let read = |name: &str| fs::read_to_string(self.cache.path(name)).unwrap_or_default();
+        read("apt/updated") == self.archive.checked() && read("apt/apt.conf").starts_with(&self.state())
+    }
+
+    /// True where the index may have any date.
+    pub(crate) fn any_date(&self) -> bool {
+        self.archive.any_date
     }
 
     /// The setting of apt's folder, which is the first one.
@@ -148,23 +158,23 @@ impl Packages {
         self.configure()?;
         let output = self.apt("apt-get", &["update", "-qq", "--error-on=any"])?;
         self.check(&output, "the package index")?;
-        self.cache.write_atomically("apt/updated", "").map(|_| ())
+        self.cache.write_atomically("apt/updated", self.archive.checked()).map(|_| ())
     }
 
     fn configure(&self) -> Result<()> {
-        if !Path::new(KEYRING).is_file() {
+        if !self.archive.keyring.is_file() {
             return Err(Error::MissingProgram {
                 program: "debian-archive-keyring",
                 package: "debian-archive-keyring",
             });
         }
-        let mirror = Mirror::of_this_machine()?;
+        let sources = self.archive.sources_list()?;
         for name in ["apt/state/lists/partial", "apt/cache/archives/partial", "apt/etc"] {
             let folder = self.cache.path(name);
             fs::create_dir_all(&folder).context("create", &folder)?;
         }
         self.cache.write_atomically("apt/status", "")?;
-        self.cache.write_atomically("apt/etc/sources.list", mirror.sources_list(KEYRING))?;
+        self.cache.write_atomically("apt/etc/sources.list", sources)?;
         let dir = |name: &str| quote(&self.folder().join(name));
         let text = format!(
             "{}Dir::State::status {};\nDir::Cache {};\nDir::Etc {};\n\
@@ -179,7 +189,7 @@ impl Packages {
             dir("cache"),
             dir("etc"),
             dir("etc/sources.list"),
-            inherited_settings(),
+            self.archive.settings(),
         );
         self.cache.write_atomically("apt/apt.conf", &text).map(|_| ())
     }
@@ -197,7 +207,8 @@ impl Packages {
             })?;
             output = self.download_once(fetch, into)?;
         }
-        self.check(&output, what)
+        self.check(&output, what)?;
+        pins::check(&self.cache, &deb_files(into)?)
     }
 
     fn download_once(&self, fetch: Fetch<'_>, into: &Path) -> Result<Output> {
@@ -245,13 +256,22 @@ impl Packages {
         if is_disk_full(&text) {
             return Err(Error::DiskFull { path: self.cache.root().to_path_buf() });
         }
+        let line = last_line(&text);
+        if ["is expired", "is not valid yet"].iter().any(|sign| line.contains(sign)) {
+            return Err(Error::IndexDate { why: line, variable: OLD_MIRROR });
+        }
+        let refused = ["Hash Sum mismatch", "is not signed", "GPG error", "unexpected size"];
+        if let Some(line) = text.lines().find(|line| refused.iter().any(|sign| line.contains(sign))) {
+            let why = line.trim_start_matches(['E', 'W', ':', ' ']).to_owned();
+            return Err(Error::Program { program: format!("apt-get, fetching {what},"), why });
+        }
         let unreachable =
             ["Could not resolve", "Temporary failure resolving", "Could not connect", "Unable to connect"];
         let cut = ["Failed to fetch", "Connection failed", "Connection timed out", "Network is unreachable"];
         if unreachable.iter().chain(&cut).any(|sign| text.contains(sign)) && !text.contains("404") {
             return Err(Error::Unreachable { what: what.to_owned(), cache: self.cache.root().to_path_buf() });
         }
-        Err(Error::Program { program: format!("apt-get, fetching {what},"), why: last_line(&text) })
+        Err(Error::Program { program: format!("apt-get, fetching {what},"), why: line })
     }
 }
 
@@ -382,24 +402,6 @@ fn last_line(text: &str) -> String {
     line.unwrap_or("it gave no reason").trim_start_matches("E:").trim().to_owned()
 }
 
-/// A path as apt's configuration language writes strings.
-fn quote(path: &Path) -> String {
-    format!("\"{}\"", path.display().to_string().replace('"', ""))
-}
-
-/// Proxies and similar settings from the system's own configuration: without them the mirror may be out of
-/// reach.
-fn inherited_settings() -> String {
-    let output = Command::new("apt-config").args(["dump", "--format", "%F \"%v\";%n"]).output();
-    let Ok(output) = output else { return String::new() };
-    let keep = ["Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::ForceIPv"];
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter(|line| keep.iter().any(|prefix| line.starts_with(prefix)) && !line.ends_with(" \"\";"))
-        .map(|line| format!("{line}\n"))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -411,7 +413,7 @@ mod tests {
         let (own, linked) = (packages("own"), packages("linked"));
         let apt = own.cache.path("apt");
         fs::create_dir(&apt).unwrap();
-        fs::write(apt.join("updated"), "").unwrap();
+        fs::write(apt.join("updated"), own.archive.checked()).unwrap();
         assert!(!own.has_index());
         fs::write(apt.join("apt.conf"), own.state()).unwrap();
         assert!(own.has_index());
