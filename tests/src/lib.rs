@@ -19,6 +19,7 @@ use guardrail_vm::progress::Progress;
 use guardrail_vm::run::{Options, Outcome, TcgThreads, Watch};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -47,6 +48,18 @@ pub fn at_once<T: Sync, R: Send>(all: &[T], workers: usize, work: impl Fn(&T) ->
     });
     done.sort_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// A line in this format for each package that cargo builds for the packages and kinds of dependencies that the words
+/// choose.
+pub fn cargo_tree(format: &str, words: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(cargo);
+    command.args(["tree", "--offline", "--prefix", "none", "--format", format]).args(words);
+    let output = command.current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
 }
 
 /// The kernel whose headers, and source, the verifier's tests compile with: `GUARDRAIL_TEST_HEADERS`, or 6.1.

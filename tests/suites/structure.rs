@@ -85,11 +85,6 @@ fn nothing_is_built_twice() {
 }
 
 #[test]
-fn dependencies_are_listed_with_licenses_that_fit() {
-    nothing("dependency", &crates::dependencies_unlisted());
-}
-
-#[test]
 fn the_runtime_includes_downwards() {
     nothing("runtime", &runtime::upward());
 }

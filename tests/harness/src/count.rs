@@ -64,6 +64,11 @@ pub fn flaky(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter(|line| line.starts_with("flaky: "))
 }
 
+/// Lines about what a test left out, as it needs what this machine does not have.
+pub fn unchecked(output: &str) -> impl Iterator<Item = &str> {
+    output.lines().filter(|line| line.starts_with("not checked: "))
+}
+
 /// The last lines of output, without those about tests that passed.
 pub fn tail(output: &str, lines: usize) -> Vec<&str> {
     let passed = |line: &str| line.starts_with("test ") && line.ends_with(" ok");

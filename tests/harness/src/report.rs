@@ -50,6 +50,7 @@ impl Report {
             flaky.for_each(|line| println!("{line}"));
             println!("      (these passed when they ran again)");
         }
+        count::unchecked(&ended.output).for_each(|line| println!("      {line}"));
         if count.failed != 0 {
             count::tail(&ended.output, LINES).iter().for_each(|line| println!("{line}"));
             let failures = failures(step, ended);

@@ -85,7 +85,8 @@ pub fn all() -> Vec<Step> {
         Step::new(clippy, HEAVY, 60, "cargo clippy --workspace --all-targets -- -D warnings").after(&[setup]),
         Step::tests(unit, HEAVY, 60, "--lib --bins").after(&[setup]),
         Step::tests("report formats", HEAVY, 30, "--test formats").after(&[setup]),
-        Step::tests("structure", HEAVY, 30, "--test structure --test zoo_index").after(&[setup]),
+        Step::tests("structure", HEAVY, 30, "--test structure --test zoo_index --test supply")
+            .after(&[setup]),
         // This builds the tests with guests, too, all at once: one after another would leave processors idle.
         // The suites then name them with --workspace: with -p, cargo would build them once more, with fewer
         // features.

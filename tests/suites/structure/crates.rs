@@ -1,8 +1,7 @@
 //! Imports between crates.
 
-use crate::{Found, files, read, root};
+use crate::{Found, files, read};
 use std::collections::BTreeSet;
-use std::process::Command;
 
 /// The order of crates. A crate may import those of lower rows of its own column and of the vocabulary, and those of its own row.
 const ROWS: [(&str, &[&str]); 8] = [
@@ -87,68 +86,9 @@ pub fn clap() -> Found {
     with.map(|(name, _)| (name, "only cli may depend on clap".to_owned())).collect()
 }
 
-/// A line in this format for each package that cargo builds for the packages and kinds of dependencies that the words
-/// choose.
-fn tree(format: &str, words: &[&str]) -> BTreeSet<String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let mut command = Command::new(cargo);
-    command.args(["tree", "--offline", "--prefix", "none", "--format", format]).args(words);
-    let output = command.current_dir(root()).output().expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
-}
-
-/// What cargo builds, with features.
+/// What cargo builds, with features, for the packages and kinds of dependencies that the words choose.
 fn built(words: &[&str]) -> BTreeSet<String> {
-    tree("{p} {f}", words)
-}
-
-/// The page about dependencies.
-const DEPENDENCIES: &str = "docs/design/dependencies.md";
-/// Licenses that go together with the GPL, version 2 or later.
-const LICENSES: [&str; 9] = [
-    "MIT",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "Zlib",
-    "0BSD",
-    "Unlicense",
-    "Unicode-3.0",
-];
-
-/// Dependencies of the programs that the page about them lacks, names there that are none, and licenses of others.
-pub fn dependencies_unlisted() -> Found {
-    let page = read(DEPENDENCIES);
-    let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
-    let listed: BTreeSet<&str> =
-        cells.flat_map(|cell| cell.split(['`', ',', ' '])).filter(|name| !name.is_empty()).collect();
-    let mut found = Found::new();
-    let mut used = BTreeSet::new();
-    for line in tree("{p}|{l}", &["--workspace", "--exclude", "guardrail-tests", "--edges", "normal,build"]) {
-        // Packages of the workspace are separated by empty lines.
-        let Some((package, license)) = line.split_once('|') else { continue };
-        let name = package.split(' ').next().unwrap_or_default();
-        if name.starts_with("guardrail") {
-            continue;
-        }
-        used.insert(name.to_owned());
-        if !listed.contains(name) {
-            found.insert(name.to_owned(), format!("{DEPENDENCIES} does not say what it is for"));
-        }
-        let plain = license.replace(['(', ')'], "").replace('/', " OR ");
-        let accepted = |all: &str| all.split(" OR ").any(|one| LICENSES.contains(&one));
-        if !plain.split(" AND ").all(accepted) {
-            found.insert(format!("{name}: {license}"), "this license is not in the list".to_owned());
-        }
-    }
-    let stale = listed.iter().filter(|name| !used.contains(**name));
-    found.extend(
-        stale.map(|name| ((*name).to_owned(), format!("{DEPENDENCIES} names it, but nothing uses it"))),
-    );
-    found
+    guardrail_tests::cargo_tree("{p} {f}", words)
 }
 
 /// Packages that are built once for tests and once more, with other features, for programs alone. All that depends on them
