@@ -4,6 +4,8 @@
 
 #[path = "supply/advisories.rs"]
 mod advisories;
+#[path = "supply/audits.rs"]
+mod audits;
 #[path = "supply/licenses.rs"]
 mod licenses;
 #[path = "supply/policy.rs"]
@@ -49,4 +51,9 @@ fn dependencies_are_listed_with_licenses_that_fit() {
 #[test]
 fn no_advisory_is_open() {
     nothing(&advisories::open());
+}
+
+#[test]
+fn unsafe_code_on_untrusted_paths_has_notes() {
+    nothing(&audits::stale());
 }
