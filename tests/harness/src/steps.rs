@@ -159,6 +159,7 @@ pub fn all() -> Vec<Step> {
         ("containment", "--test containment"),
         ("rewritten drivers", "--test rewrite"),
         ("guarded modules of stock kernels", "--test loads"),
+        ("builds have the same bytes", "--test reproducible"),
         ("runtime of guarded modules", "--test runtime"),
         ("instrumentation", "--test instrument"),
         ("guarded drivers", "--test guarded"),
