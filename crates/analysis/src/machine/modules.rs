@@ -209,7 +209,6 @@ impl Modules {
 mod tests {
     use super::*;
     use crate::tests::kernel::Kernel;
-    use std::rc::Rc;
 
     fn region(start: u64, size: u64) -> Region {
         Region { start, size, flags: 0 }
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_the_kernel_has_the_address_before_it_was_moved() {
-        let world = Rc::new(Kernel::new());
+        let world = Kernel::new();
         let (modules, slide, at) = (Modules::default(), 0x1000_0000, world.address("caller"));
         let instruction = |at, is_return| modules.frame(&world, slide, at, is_return).instruction;
         assert_eq!(instruction(at + 8, false), Some(LinkAddress(at + 8 - slide)));

@@ -104,7 +104,7 @@ impl Guest {
         let kernel = Rc::new(kernel);
         let tools: Vec<String> = tools.iter().map(|tool| (*tool).to_owned()).collect();
         let checkers = checkers::by_names(&tools).expect("the tool exists");
-        let replay = Replay::new(Box::new(Rc::clone(&kernel)), checkers);
+        let replay = Replay::new(Box::new(Kernel::clone(&kernel)), checkers);
         let mut guest =
             Guest { replay, kernel, words: begins(), blocks: 0, ring: 0, who: (TASK, 42, 0, 0), rsp: STACK };
         guest.words.extend([Head::encode(Kind::Thread, 0, 42), TASK, u64::from_le_bytes(*b"insmod\0\0"), 0]);

@@ -4,7 +4,6 @@ use crate::machine::{Constant, ModuleMap, Pointed, Range, Region, World};
 use guardrail_knowledge::chart::{Call, Chart, parse};
 use guardrail_knowledge::effect::{Class, Effect, Key, Len, Ptr, Summary, When, Zeroed};
 use guardrail_trace::event::{Global, Head, Kind, RegionFlags};
-use std::rc::Rc;
 use std::sync::Arc;
 
 pub const MODULE: u64 = 0xffff_ffff_c000_0000;
@@ -26,6 +25,7 @@ pub const HEAP: u64 = 0xffff_8880_0200_0000;
 const SLIDE: u64 = 0x1000_0000;
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 
+#[derive(Clone)]
 struct Function {
     name: &'static str,
     /// `None` where nothing is known about the function.
@@ -36,6 +36,7 @@ struct Function {
 }
 
 /// What is known about the guest's kernel. Hooks are numbered in the order in which they were added.
+#[derive(Clone)]
 pub struct Kernel {
     functions: Vec<Function>,
     charts: Arc<[Chart]>,
@@ -190,7 +191,7 @@ impl Function {
     }
 }
 
-impl World for Rc<Kernel> {
+impl World for Kernel {
     fn function_at(&self, at: u64) -> Option<(String, u64)> {
         let offset = at.checked_sub(TEXT)?;
         let function = self.functions.get((offset / 0x100) as usize)?;

@@ -5,6 +5,7 @@ use crate::stacks::StackId;
 use guardrail_knowledge::effect::MapKind;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 pub(super) type MapId = u32;
 
@@ -12,6 +13,11 @@ pub(super) type MapId = u32;
 const MAX_MAPPINGS: usize = 1 << 18;
 /// Most elements in the lists of mappings by page.
 const MAX_PAGES: usize = 1 << 20;
+/// Mappings of more pages are wide: they are kept apart, since a list for each page would be too long. No driver
+/// needs one, but a log may have any length.
+const WIDE: u64 = 1 << 12;
+/// Most wide mappings that are found by their memory.
+const MAX_WIDE: usize = 64;
 /// Most unmapped addresses that are remembered.
 const MAX_GONE: usize = 1 << 14;
 /// Most ranges of one mapping that the CPU may own; with more, all of the mapping counts as owned.
@@ -161,6 +167,8 @@ pub(super) struct Maps {
     by_list: FxHashMap<(u64, u64), MapId>,
     by_page: FxHashMap<u64, Vec<MapId>>,
     pages: usize,
+    /// The wide mappings with memory.
+    wide: Vec<MapId>,
     /// How many pages of interest fall into each slot. Most accesses need only this check.
     filter: Box<[u16]>,
     gone: FxHashMap<(u64, u64), Gone>,
@@ -177,6 +185,7 @@ impl Default for Maps {
             by_list: FxHashMap::default(),
             by_page: FxHashMap::default(),
             pages: 0,
+            wide: Vec::new(),
             filter: vec![0; SLOTS].into(),
             gone: FxHashMap::default(),
             gone_order: VecDeque::new(),
@@ -192,9 +201,23 @@ fn slot(page: u64) -> usize {
 }
 
 /// The numbers of the pages that a range lies in.
-fn pages_of((at, len): (u64, u64)) -> impl Iterator<Item = u64> {
+fn pages_of((at, len): (u64, u64)) -> RangeInclusive<u64> {
     let last = at.saturating_add(len.max(1) - 1) >> 12;
-    at >> 12..=last.min((at >> 12) + MAX_PAGES as u64)
+    at >> 12..=last
+}
+
+/// Whether memory of these pieces has so many pages that they are not counted one by one.
+fn is_wide(memory: &[(u64, u64)]) -> bool {
+    memory.iter().fold(0, |sum: u64, piece| sum.saturating_add((piece.1 >> 12) + 1)) > WIDE
+}
+
+/// Whether one of the pieces lies in a page of the range.
+fn shares_page(memory: &[(u64, u64)], range: (u64, u64)) -> bool {
+    let wanted = pages_of(range);
+    memory.iter().any(|piece| {
+        let pages = pages_of(*piece);
+        pages.start() <= wanted.end() && wanted.start() <= pages.end()
+    })
 }
 
 impl Maps {
@@ -219,7 +242,7 @@ impl Maps {
     #[inline]
     pub fn may_touch(&self, addr: u64, len: u64) -> bool {
         let last = addr.saturating_add(len.max(1) - 1) >> 12;
-        self.filter[slot(addr >> 12)] != 0 || self.filter[slot(last)] != 0
+        self.filter[slot(addr >> 12)] != 0 || self.filter[slot(last)] != 0 || !self.wide.is_empty()
     }
 
     /// Marks a page as one of interest, though no mapping lies there.
@@ -271,6 +294,12 @@ impl Maps {
             self.by_bus.insert((mapping.dev, at, id), len);
             self.gone.remove(&(mapping.dev, at));
         }
+        if is_wide(&mapping.memory) {
+            if self.wide.len() < MAX_WIDE {
+                self.wide.push(id);
+            }
+            return;
+        }
         for page in mapping.memory.iter().copied().flat_map(pages_of) {
             if self.pages >= MAX_PAGES {
                 return;
@@ -289,6 +318,9 @@ impl Maps {
     pub fn detach(&mut self, id: MapId) {
         let Some(mapping) = self.table.get_mut(&id) else { return };
         let memory = std::mem::take(&mut mapping.memory);
+        if is_wide(&memory) {
+            return self.wide.retain(|&other| other != id);
+        }
         for page in memory.into_iter().flat_map(pages_of) {
             let Some(ids) = self.by_page.get_mut(&page) else { continue };
             let before = ids.len();
@@ -374,7 +406,14 @@ impl Maps {
 
     /// The mappings that lend memory of these pages, each once.
     pub fn on(&self, addr: u64, len: u64) -> Vec<MapId> {
-        let mut found: Vec<MapId> = Vec::new();
+        let touches =
+            |id: &MapId| self.table.get(id).is_some_and(|mapping| shares_page(&mapping.memory, (addr, len)));
+        if is_wide(&[(addr, len)]) {
+            let mut found: Vec<MapId> = self.table.keys().copied().filter(touches).collect();
+            found.sort_unstable();
+            return found;
+        }
+        let mut found: Vec<MapId> = self.wide.iter().copied().filter(touches).collect();
         for page in pages_of((addr, len)) {
             for &id in self.by_page.get(&page).map_or(&[][..], |ids| ids) {
                 if !found.contains(&id) {
@@ -408,6 +447,21 @@ mod tests {
         assert!(m.is_owned(0x1100, 0x1180) && m.is_owned(0x1280, 0x1300) && !m.is_owned(0x1180, 0x1181));
         m.take(0, u64::MAX);
         assert!(!m.is_owned(0x1100, 0x1101));
+    }
+
+    #[test]
+    fn a_mapping_of_any_length_leaves_room_for_others() {
+        let mut maps = Maps::default();
+        let vast = maps.add(mapping(0x5000, 0x10_0000, u64::MAX >> 1)).unwrap();
+        let small = maps.add(mapping(0x9000, 0x8000, 0x100)).unwrap();
+        assert_eq!(maps.on(0x8000, 8), [small]);
+        assert_eq!(maps.on(0x7000_0000_0000, 8), [vast]);
+        assert_eq!(maps.on(0x8000, u64::MAX), [vast, small]);
+        assert!(maps.may_touch(0x7000_0000_0000, 8));
+        assert_eq!((maps.pages, maps.wide.len()), (1, 1));
+        maps.remove(vast);
+        assert!(!maps.may_touch(0x7000_0000_0000, 8) && maps.wide.is_empty());
+        assert_eq!(maps.on(0, u64::MAX), [small]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const CHECK: &[u8] = &[0x48, 0x83, 0xf8, 0xff, 0x74, 0x00];
 pub const READ1: &[u8] = &[0x0f, 0xb6, 0x07];
 
 /// A kernel with functions that map memory for devices.
-fn kernel() -> Kernel {
+pub fn kernel() -> Kernel {
     let (dev, kind) = (0, MapKind::Single);
     let dma = |op| [Effect::Dma(op)];
     let zeroed = |class, size| alloc(class, size, Zeroed::Yes);

@@ -77,7 +77,7 @@ impl Guest {
 
     fn of(seen: Rc<RefCell<Seen>>, checker: Box<dyn Checker>) -> Guest {
         let kernel = Rc::new(kernel());
-        let machine = Replay::new(Box::new(Rc::clone(&kernel)), vec![checker]);
+        let machine = Replay::new(Box::new(Kernel::clone(&kernel)), vec![checker]);
         let mut guest = Guest { machine, kernel, seen, blocks: 0, place: F };
         guest.words(4, &begins());
         guest
@@ -107,7 +107,7 @@ impl Guest {
 
     /// Steps as `chart from→to`, with `!` where not allowed.
     pub fn steps(&self) -> Vec<String> {
-        let charts = self.kernel.charts();
+        let charts = World::charts(&*self.kernel);
         let name = |step: &Step, state: usize| charts[step.chart].states[state].name.clone();
         let steps = std::mem::take(&mut self.seen.borrow_mut().steps);
         let show = |s: &Step| {
