@@ -283,14 +283,16 @@ impl Walk<'_, '_> {
     fn stack_words(&mut self, at: Number, state: &State) {
         let record = if self.module.mode(at) == Mode::Entry { RECORD } else { CALL };
         let (sp, lowest) = (state.sp(), self.on_stack(record));
-        if sp.base != lowest.base || sp.off > lowest.off || (lowest.off - sp.off) % 8 != 0 {
+        let deep = lowest.off.checked_sub(sp.off).filter(|deep| *deep >= 0 && deep % 8 == 0);
+        let Some(deep) = deep.filter(|_| sp.base == lowest.base) else {
             return self.fault(at, "a thunk calls while its stack is elsewhere");
-        }
-        for word in 0..(lowest.off - sp.off) / 8 {
+        };
+        for word in 0..deep / 8 {
             let there = self.on_stack(8 + 8 * word);
             let loaded = |value: Val| matches!(self.values.single(value), Some(Atom::Loaded(from, _)) if from == there && value.off == 0);
+            // The size of the stack is the module's; what it holds is not more than its code has stored.
             if !state.slot(sp.plus(8 * word)).is_some_and(loaded) {
-                self.fault(at, "a thunk passes other words of the stack");
+                return self.fault(at, "a thunk passes other words of the stack");
             }
         }
     }
