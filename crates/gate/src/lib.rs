@@ -21,6 +21,8 @@ pub mod vfio_user;
 
 mod counts;
 mod error;
+#[cfg(feature = "talk")]
+pub mod heard;
 mod memory;
 mod policy;
 mod sys;

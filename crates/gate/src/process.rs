@@ -283,6 +283,15 @@ fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> Option<T> {
     serde_json::from_slice(&line).ok()
 }
 
+/// How many lines of the process, and of its parent, are understood before the first that is not.
+#[cfg(feature = "talk")]
+pub fn understood(bytes: &[u8]) -> [usize; 2] {
+    fn count<T: for<'a> Deserialize<'a>>(mut bytes: &[u8]) -> usize {
+        std::iter::from_fn(|| receive::<T>(&mut bytes)).count()
+    }
+    [count::<Answer>(bytes), count::<Order>(bytes)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

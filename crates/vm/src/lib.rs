@@ -20,6 +20,8 @@ pub mod error;
 mod exercise;
 mod fetch;
 mod guest_image;
+#[cfg(feature = "talk")]
+pub mod heard;
 mod kernel;
 mod oracle;
 pub mod qemu;

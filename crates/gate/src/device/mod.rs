@@ -4,8 +4,8 @@ mod command;
 mod doorbell;
 mod pci;
 mod qemu;
-mod qmp;
-mod qtest;
+pub(crate) mod qmp;
+pub(crate) mod qtest;
 
 pub use command::Options;
 pub use qemu::QemuDevice;

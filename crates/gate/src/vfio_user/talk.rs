@@ -95,6 +95,7 @@ pub(super) fn options() -> Options {
 }
 
 /// Serves a client until it disconnects.
+#[cfg(test)]
 pub(super) fn serve(
     shared: &Shared,
     client: UnixStream,
@@ -106,18 +107,13 @@ pub(super) fn serve(
     shared.counts().clone()
 }
 
-/// Makes a server read these arbitrary bytes; its answers are discarded.
+/// Serves a client that has sent all its messages already. Its memory is the file with this device and inode.
 #[cfg(feature = "talk")]
-pub fn converse(bytes: &[u8]) {
-    use crate::policy::Open;
-    use std::io::Write;
-    let (ours, mut theirs) = UnixStream::pair().expect("there are sockets");
-    let post = bytes.first().is_some_and(|byte| byte & 1 != 0);
-    ours.set_write_timeout(Some(Duration::from_millis(100))).expect("a limit can be set");
-    theirs.set_write_timeout(Some(Duration::from_millis(100))).expect("a limit can be set");
-    let _ = theirs.write_all(bytes.get(1..).unwrap_or_default());
-    let _ = theirs.shutdown(std::net::Shutdown::Write);
+pub fn converse(client: UnixStream, memory: (u64, u64), post_writes: bool, gate: &Arc<dyn Gate>) -> Counts {
+    // A client that reads no answers may hold up a real server for longer.
+    client.set_write_timeout(Some(Duration::from_millis(100))).expect("a limit can be set");
     let shared = Shared::new().expect("there are descriptors");
-    let gate: Arc<dyn Gate> = Arc::new(Open);
-    serve(&shared, ours, &Options { post_writes: post, ..options() }, &gate, FakeDevice::default());
+    let options = Options { post_writes, ..options() };
+    Loop::new(&shared, client, &options, gate, memory, FakeDevice::default()).expect("the loop starts").run();
+    shared.counts().clone()
 }

@@ -152,6 +152,12 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<Option<(String, String, u6
     }
 }
 
+/// Whether these bytes begin with the head of a request.
+#[cfg(feature = "talk")]
+pub fn understands(mut bytes: &[u8]) -> bool {
+    read_head(&mut bytes).is_ok_and(|head| head.is_some())
+}
+
 fn reply(mut stream: &TcpStream, status: &str, body: &str) -> io::Result<()> {
     let head = format!("HTTP/1.0 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     stream.write_all((head + body).as_bytes())

@@ -6,7 +6,7 @@ use std::io::Write;
 /// The console file never grows beyond this.
 const MAX_FILE: usize = 16 << 20;
 /// The longest part of a panic that is kept for the report, in bytes.
-const MAX_EXCERPT: usize = 16 << 10;
+pub(crate) const MAX_EXCERPT: usize = 16 << 10;
 
 /// Texts that mark the first line of a kernel's last report.
 const SIGNS: [&str; 12] = [

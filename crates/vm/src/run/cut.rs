@@ -35,6 +35,12 @@ impl Ports<UnixStream> {
 }
 
 impl<S: io::Read + Write> Ports<S> {
+    /// Ports that are reached over any stream.
+    #[cfg(any(test, feature = "talk"))]
+    pub(crate) fn of(stream: S) -> Ports<S> {
+        Ports { stream: BufReader::new(stream) }
+    }
+
     /// Cuts a device off. The vCPUs must be stopped, because they own the address port.
     pub(crate) fn cut(&mut self, device: PciAddress) -> io::Result<()> {
         let before = self.read("inl", CONFIG_ADDRESS)?;
@@ -115,8 +121,7 @@ mod tests {
     }
 
     fn ports(stuck: bool) -> Ports<Machine> {
-        let machine = Machine { said: Vec::new(), answers: Vec::new(), command: 0x107, stuck };
-        Ports { stream: BufReader::new(machine) }
+        Ports::of(Machine { said: Vec::new(), answers: Vec::new(), command: 0x107, stuck })
     }
 
     #[test]
