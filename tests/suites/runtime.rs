@@ -1,5 +1,8 @@
 //! The runtime of guarded modules, in guests: its own tests, its reports, how it ends
-//! threads, and that it leaves nothing behind.
+//! threads, that it leaves nothing behind, and that it survives what is written into its files.
+
+#[path = "runtime/writes.rs"]
+mod writes;
 
 use guardrail_tests::{Ran, ensure};
 use guardrail_vm::kernels::NAMES;
@@ -76,6 +79,14 @@ fn main() {
         let trial =
             Trial::test(format!("the runtime goes without a trace on {kernel}"), move || goes(kernel));
         trials.push(trial.with_ignored_flag(kernel == "6.1"));
+    }
+    for kernel in NAMES {
+        let name = format!("a few texts in the runtime's files are survived on {kernel}");
+        let trial = Trial::test(name, move || writes::survived(kernel, 1..2, 60));
+        trials.push(trial.with_ignored_flag(kernel != "6.12"));
+        let name = format!("many texts in the runtime's files are survived on {kernel}");
+        let trial = Trial::test(name, move || writes::survived(kernel, 2..7, 500));
+        trials.push(trial.with_ignored_flag(true));
     }
     trials.push(Trial::test("a violation ends the thread where that is the policy", ends_thread));
     // Processors that guests fight for run neither timers nor loops as the tests expect, so each guest is alone.
