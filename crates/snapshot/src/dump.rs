@@ -54,6 +54,8 @@ pub struct Dump {
     path: PathBuf,
     file: File,
     blocks: Vec<Block>,
+    /// The memory of the blocks by physical address, each byte once.
+    pieces: Vec<Block>,
     note: Option<ProgramHeader64<LE>>,
     cpus: Vec<Cpu>,
 }
@@ -94,15 +96,13 @@ impl Dump {
             let (physical, virt) = (header.p_paddr.get(LE), header.p_vaddr.get(LE));
             blocks.push(Block { physical, offset, size, virt });
         }
-        // The largest block is first, because most reads go there.
-        blocks.sort_by_key(|block| std::cmp::Reverse(block.size));
         let note = headers.iter().find(|header| header.p_type.get(LE) == elf::PT_NOTE).copied();
         let mut notes = Vec::new();
         if let Some(note) = &note {
             notes.resize(note.p_filesz.get(LE).min(MAX_NOTES) as usize, 0);
             file.read_exact_at(&mut notes, note.p_offset.get(LE)).map_err(|_| damaged("it is cut"))?;
         }
-        Ok(Dump { path: path.to_path_buf(), file, blocks, note, cpus: cpus(&notes) })
+        Ok(Dump { path: path.to_path_buf(), file, pieces: pieces(&blocks), blocks, note, cpus: cpus(&notes) })
     }
 
     /// Path of the file.
@@ -121,10 +121,10 @@ impl Dump {
 
     /// Offset in the file of the bytes at a physical address, and how many bytes follow there.
     pub(crate) fn place(&self, physical: u64) -> Option<(u64, u64)> {
-        self.blocks.iter().find_map(|block| {
-            let into = physical.checked_sub(block.physical).filter(|into| *into < block.size)?;
-            Some((block.offset + into, block.size - into))
-        })
+        let after = self.pieces.partition_point(|piece| piece.physical <= physical);
+        let piece = self.pieces.get(after.checked_sub(1)?)?;
+        let into = (physical - piece.physical).min(piece.size);
+        (into < piece.size).then(|| (piece.offset + into, piece.size - into))
     }
 
     /// Reads physical memory. `None` where the file does not have all of it.
@@ -138,6 +138,38 @@ impl Dump {
     pub(crate) fn is_mapped(&self) -> bool {
         self.blocks.iter().any(|block| block.virt >> 63 == 1)
     }
+}
+
+/// The memory of blocks that may overlap, sorted and each byte once, in as few pieces as the file allows. A file may
+/// have as many blocks as it likes, and page tables look for memory millions of times.
+fn pieces(blocks: &[Block]) -> Vec<Block> {
+    let mut sorted = blocks.to_vec();
+    sorted.sort_by_key(|block| (block.physical, std::cmp::Reverse(block.size)));
+    let mut pieces: Vec<Block> = Vec::new();
+    let mut end = 0;
+    for block in sorted {
+        let known = end.max(block.physical) - block.physical;
+        if known >= block.size {
+            continue;
+        }
+        let rest = Block {
+            physical: block.physical + known,
+            offset: block.offset + known,
+            size: block.size - known,
+            ..block
+        };
+        end = rest.physical.saturating_add(rest.size);
+        match pieces.last_mut() {
+            Some(last)
+                if last.physical.checked_add(last.size) == Some(rest.physical)
+                    && last.offset + last.size == rest.offset =>
+            {
+                last.size += rest.size;
+            }
+            _ => pieces.push(rest),
+        }
+    }
+    pieces
 }
 
 /// Reads the vCPUs from the notes. First come the states of any Linux core, then QEMU's own, in the same
@@ -172,4 +204,22 @@ fn each_note(mut notes: &[u8]) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
         notes = notes.get(end..)?;
         Some((found.0.strip_suffix(b"\0").unwrap_or(found.0), kind, found.1))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_overlap_have_each_byte_once() {
+        let block = |physical, offset, size| Block { physical, offset, size, virt: 0 };
+        // A kernel's text lies in the direct map, and both are of one file.
+        let blocks = [block(0x3000, 0x4000, 0x1000), block(0x1000, 0x2000, 0x8000), block(0x9000, 0xa000, 8)];
+        assert_eq!(pieces(&blocks), [block(0x1000, 0x2000, 0x8008)]);
+        let blocks = [block(0x2000, 0x100, 0x2000), block(0x1000, 0x9000, 0x2000), block(u64::MAX, 0, 9)];
+        let apart = [block(0x1000, 0x9000, 0x2000), block(0x3000, 0x1100, 0x1000), block(u64::MAX, 0, 9)];
+        assert_eq!(pieces(&blocks), apart);
+        // However many headers name one place, it is looked for once.
+        assert_eq!(pieces(&[block(0, 64, 0x1000); 60_000]).len(), 1);
+    }
 }
