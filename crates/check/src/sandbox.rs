@@ -4,8 +4,8 @@
 //! When these are open and parsed, it can open none ([`enter`]).
 
 use crate::input::AnalysisInput;
-use guardrail_jail::Jail;
 use guardrail_jail::filter::{ALLOW, Filter, REFUSE};
+use guardrail_jail::{Jail, limit};
 use std::io;
 
 /// The user and group without rights.
@@ -58,17 +58,6 @@ pub fn enter() -> io::Result<()> {
     limit(libc::RLIMIT_NOFILE, MAX_FILES)?;
     limit(libc::RLIMIT_CORE, 0)?;
     allow_needed()
-}
-
-fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
-    // SAFETY: `rlimit` is plain data for which all zeros is a value.
-    let mut limits: libc::rlimit = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure lives through the call and is writable.
-    check(unsafe { libc::getrlimit(what, &mut limits) })?;
-    let value = value.min(limits.rlim_max);
-    let limits = libc::rlimit { rlim_cur: value, rlim_max: value };
-    // SAFETY: the structure lives through the call.
-    check(unsafe { libc::setrlimit(what, &limits) })
 }
 
 /// What the analysis does: it computes, reads and writes what is open, and runs threads.

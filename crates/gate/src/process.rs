@@ -92,6 +92,7 @@ impl Process {
         options.device.make_trace()?;
         let jail = options.device.whole_reach().and(&options.reach).writes(&options.folder);
         let jail = jail.reads(command.get_program()).unix_sockets();
+        let jail = jail.more_memory(u64::from(options.memory_mib) << 20);
         let mut child = guardrail_jail::spawn(&mut command, &jail)
             .map_err(|error| Error::Process { what: format!("cannot be started: {error}") })?;
         let pipes = (child.stdin.take(), child.stdout.take());

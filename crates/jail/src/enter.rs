@@ -3,6 +3,7 @@
 use crate::calls::{check, no_rights};
 use crate::filter::{self, Program};
 use crate::landlock;
+use crate::limits;
 use crate::list::Jail;
 use crate::reach::out_of_reach;
 use std::io;
@@ -43,14 +44,8 @@ pub enum Error {
 }
 
 /// The parts of a jail, in the order in which a child enters them. A child sends the number of the part that fails.
-const STEPS: [&str; 6] = [
-    "its own folder in /proc",
-    "capabilities",
-    "no new privileges",
-    "core files",
-    "Landlock",
-    "system calls",
-];
+const STEPS: [&str; 6] =
+    ["its own folder in /proc", "capabilities", "no new privileges", "limits", "Landlock", "system calls"];
 
 /// Starts the command in the jail, after all that the command itself does before it starts.
 pub fn spawn(command: &mut Command, jail: &Jail) -> Result<Child, Error> {
@@ -83,6 +78,7 @@ struct Entrance {
     /// `None` where the kernel has no Landlock.
     rules: Option<OwnedFd>,
     calls: Program,
+    memory: Option<u64>,
     /// Holds one more than the number of the step that failed.
     failed: OwnedFd,
 }
@@ -93,6 +89,7 @@ impl Entrance {
         Ok(Entrance {
             rules: landlock::rules(jail).map_err(broken("Landlock"))?,
             calls: filter::of_jail(jail),
+            memory: jail.memory,
             failed: counter().map_err(broken("a counter"))?,
         })
     }
@@ -105,7 +102,7 @@ impl Entrance {
             &drop_capabilities,
             // SAFETY: this operation takes plain numbers.
             &|| check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into()),
-            &no_core_files,
+            &|| limits::enter(self.memory),
             &|| self.rules.as_ref().map_or(Ok(()), restrict),
             &|| self.calls.install(),
         ];
@@ -161,13 +158,6 @@ fn drop_capabilities() -> io::Result<()> {
     // SAFETY: this operation takes plain numbers.
     check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }.into())?;
     no_rights()
-}
-
-/// A core file would hold the guest's memory.
-fn no_core_files() -> io::Result<()> {
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives through the call.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }.into())
 }
 
 fn counter() -> io::Result<OwnedFd> {

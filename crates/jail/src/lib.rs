@@ -12,12 +12,14 @@ mod calls;
 mod enter;
 mod here;
 mod landlock;
+mod limits;
 mod list;
 mod reach;
 
 pub use enter::{Error, enter, spawn};
 pub use here::confine;
 pub use landlock::{Landlock, available};
+pub use limits::limit;
 pub use list::Jail;
 pub use reach::out_of_reach;
 

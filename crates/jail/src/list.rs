@@ -21,6 +21,8 @@ pub struct Jail {
     pub(crate) unix_sockets: bool,
     /// True where UDP packets are sent to and received from any port of any machine.
     pub(crate) udp: bool,
+    /// The most address space in bytes; `None` where it is not limited.
+    pub(crate) memory: Option<u64>,
 }
 
 impl Jail {
@@ -66,7 +68,19 @@ impl Jail {
         self
     }
 
-    /// Permits what either of both permits.
+    /// Limits the address space of each process to so many bytes.
+    pub fn memory(mut self, bytes: u64) -> Jail {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Raises the limit of the address space, where there is one.
+    pub fn more_memory(mut self, bytes: u64) -> Jail {
+        self.memory = self.memory.map(|limit| limit.saturating_add(bytes));
+        self
+    }
+
+    /// Permits what either of both permits. Of two limits, the larger one holds.
     pub fn and(mut self, other: &Jail) -> Jail {
         self.reads.extend_from_slice(&other.reads);
         self.writes.extend_from_slice(&other.writes);
@@ -74,6 +88,7 @@ impl Jail {
         self.binds.extend_from_slice(&other.binds);
         self.unix_sockets |= other.unix_sockets;
         self.udp |= other.udp;
+        self.memory = self.memory.max(other.memory);
         self
     }
 

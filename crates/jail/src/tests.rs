@@ -312,3 +312,23 @@ fn enters() {
     let cat = Command::new("/bin/cat").arg(outside.join("file")).stderr(Stdio::null()).output().unwrap();
     assert_eq!(cat.status.success(), !restricts);
 }
+
+#[test]
+fn memory_and_open_files_are_limited() {
+    const MIB: u64 = 1 << 20;
+    let limits = |jail: &Jail| {
+        let said = run(jail, "/bin/sh", &["-c", "ulimit -Hv; ulimit -Hn"]).stdout;
+        let said = String::from_utf8(said).unwrap();
+        let mut lines = said.lines().map(|line| line.parse::<u64>().ok());
+        (lines.next().unwrap(), lines.next().unwrap())
+    };
+    let (memory, files) = limits(&system().memory(256 * MIB).more_memory(256 * MIB));
+    assert_eq!(memory, Some(512 * MIB / 1024));
+    assert!(files.is_some_and(|files| files <= 4096));
+    assert_eq!(limits(&system().more_memory(MIB)).0, None);
+    // The limit holds, and the larger of two.
+    let fill = "head -c 100m /dev/zero | tail -c 100m > /dev/null";
+    let small = system().reads("/dev/zero").memory(64 * MIB);
+    assert!(!run(&small, "/bin/sh", &["-c", fill]).status.success());
+    assert!(run(&small.and(&Jail::new().memory(512 * MIB)), "/bin/sh", &["-c", fill]).status.success());
+}

@@ -86,7 +86,7 @@ impl QemuDevice {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         sys::bind_child(&mut command, vec![qtest_fd, qmp_fd, bell_fd, memory.number()]);
         options.make_trace()?;
-        let jail = options.whole_reach().reads(&rom);
+        let jail = options.whole_reach().reads(&rom).more_memory(u64::from(mib) << 20);
         let mut child = guardrail_jail::spawn(&mut command, &jail)
             .map_err(|error| Error::Qemu { what: format!("cannot be started: {error}") })?;
         drop((qtest_of_qemu, qmp_of_qemu, bell_of_qemu));

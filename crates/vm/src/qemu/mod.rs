@@ -20,6 +20,10 @@ const PROGRAM: &str = "qemu-system-x86_64";
 const SANDBOX: [&str; 2] =
     ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"];
 
+/// Address space in bytes that QEMU takes besides the guest's memory, at most: its translated code, and what its plugins
+/// note of all memory. A run takes about 1.5 GB of it, and some clients take 2 GiB more at once.
+const OWN_MEMORY: u64 = 16 << 30;
+
 /// A usable QEMU.
 #[derive(Clone, Debug)]
 pub struct Qemu {
@@ -134,7 +138,7 @@ impl Qemu {
 
     /// What it reaches to start, whatever it runs.
     pub fn jail(&self) -> Jail {
-        let jail = READ.iter().fold(Jail::new(), Jail::reads).writes("/dev/null");
+        let jail = READ.iter().fold(Jail::new(), Jail::reads).writes("/dev/null").memory(OWN_MEMORY);
         let Some(tree) = &self.tree else { return own_files(&self.program).iter().fold(jail, Jail::reads) };
         jail.reads(tree)
     }

@@ -6,7 +6,7 @@ use crate::guest_image::prepare::Prepared;
 use crate::run::machine::Files;
 use crate::run::options::{DeviceSide, Options, Plugin, Start};
 use crate::run::rerun::Rerun;
-use crate::run::words::named;
+use crate::run::words::{memory, named};
 use guardrail_jail::{Jail, out_of_reach};
 use std::borrow::Cow;
 use std::fs::File;
@@ -41,7 +41,8 @@ pub(super) fn of_guest(
     if !options.device_elsewhere {
         jail = jail.and(&of_device(prepared, options, server));
     }
-    jail.and(&named(&options.qemu_arguments))
+    let memory = (u64::from(options.memory_mib) << 20).saturating_add(memory(&options.qemu_arguments));
+    jail.and(&named(&options.qemu_arguments)).more_memory(memory)
 }
 
 /// What the device and its back ends reach: files that its arguments name, and the network.

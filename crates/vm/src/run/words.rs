@@ -1,4 +1,4 @@
-//! What words of QEMU's command line name outside QEMU: files, TCP ports, and Unix sockets.
+//! What words of QEMU's command line name outside QEMU: files, TCP ports, Unix sockets, and memory.
 //!
 //! The words are the user's, so that what they name is permitted. A word may be written in QEMU's own syntax or in
 //! JSON. A file that is absent opens its folder, because QEMU may create it there.
@@ -44,6 +44,43 @@ pub fn named(words: &[String]) -> Jail {
         previous = word;
     }
     jail
+}
+
+/// How many bytes of memory these words may give to QEMU, at most.
+pub fn memory(words: &[String]) -> u64 {
+    let mut previous = "";
+    let mut sum: u64 = 0;
+    for word in words {
+        let of_machine = previous == "-m";
+        for (key, value) in values(word) {
+            let unit = match key.rsplit('.').next().unwrap_or_default() {
+                "tb-size" => 20,
+                "" | "size" | "maxmem" if of_machine => 20,
+                "size" => 0,
+                _ => continue,
+            };
+            if of_machine || !key.is_empty() {
+                sum = sum.saturating_add(bytes(&value, unit).unwrap_or(0));
+            }
+        }
+        previous = word;
+    }
+    sum
+}
+
+/// Reads a size with a suffix such as `M`. One without is in units of as many bits.
+fn bytes(text: &str, unit: u32) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let bits = match text[digits.len()..].chars().next().map(|c| c.to_ascii_uppercase()) {
+        None => unit,
+        Some('B') => 0,
+        Some('K') => 10,
+        Some('M') => 20,
+        Some('G') => 30,
+        Some('T') => 40,
+        Some(_) => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << bits)
 }
 
 /// All values in a word, with their keys; a value without a key has an empty one.
@@ -143,6 +180,17 @@ mod tests {
             ]),
             Jail::new()
         );
+    }
+
+    #[test]
+    fn memory_is_summed() {
+        let of = |words: &[&str]| memory(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+        const MIB: u64 = 1 << 20;
+        assert_eq!(of(&["-m", "4G"]), 4096 * MIB);
+        assert_eq!(of(&["-m", "512,maxmem=2g"]), 2560 * MIB);
+        assert_eq!(of(&["-object", "memory-backend-file,id=ram,size=512M,mem-path=/x"]), 512 * MIB);
+        assert_eq!(of(&["-accel", "tcg,tb-size=64", "-object", r#"{"size": 1048576}"#]), 65 * MIB);
+        assert_eq!(of(&["-device", "e1000", "4G", "-append", "size", "-m", "many"]), 0);
     }
 
     #[test]
