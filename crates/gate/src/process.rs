@@ -11,6 +11,7 @@ use crate::memory::Memory;
 use crate::policy::Gate;
 use crate::sys;
 use crate::vfio_user::{self, Options, Server};
+use guardrail_jail::Role;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -91,7 +92,7 @@ impl Process {
         // The process may create no file for the trace outside its folder.
         options.device.make_trace()?;
         let jail = options.device.whole_reach().and(&options.reach).writes(&options.folder);
-        let jail = jail.reads(command.get_program()).unix_sockets();
+        let jail = jail.reads(command.get_program()).unix_sockets().apart(Role::Gate);
         let jail = jail.more_memory(u64::from(options.memory_mib) << 20);
         let mut child = guardrail_jail::spawn(&mut command, &jail)
             .map_err(|error| Error::Process { what: format!("cannot be started: {error}") })?;

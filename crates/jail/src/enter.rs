@@ -1,11 +1,14 @@
 //! Starts a process in its jail.
 
+use crate::apart::means;
 use crate::calls::{check, no_rights};
 use crate::filter::{self, Program};
 use crate::landlock;
 use crate::limits;
 use crate::list::Jail;
 use crate::reach::out_of_reach;
+use crate::root::Root;
+use crate::user::become_user;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -44,16 +47,34 @@ pub enum Error {
 }
 
 /// The parts of a jail, in the order in which a child enters them. A child sends the number of the part that fails.
-const STEPS: [&str; 6] =
-    ["its own folder in /proc", "capabilities", "no new privileges", "limits", "Landlock", "system calls"];
+const STEPS: [&str; 10] = [
+    "namespaces",
+    "its own root",
+    "its own folder in /proc",
+    "the bound of capabilities",
+    "its own user",
+    "capabilities",
+    "no new privileges",
+    "limits",
+    "Landlock",
+    "system calls",
+];
 
 /// Starts the command in the jail, after all that the command itself does before it starts.
 pub fn spawn(command: &mut Command, jail: &Jail) -> Result<Child, Error> {
+    spawn_under(landlock::rules, command, jail)
+}
+
+/// How the rules of a jail are made.
+type Rules = fn(&Jail) -> io::Result<Option<OwnedFd>>;
+
+/// The same with other rules than those of the jail.
+pub(crate) fn spawn_under(rules: Rules, command: &mut Command, jail: &Jail) -> Result<Child, Error> {
     let program = Path::new(command.get_program());
     if let Some(path) = out_of_reach([program].into_iter()) {
         return Err(Error::OutOfReach { path });
     }
-    let entrance = Entrance::new(jail)?;
+    let entrance = Entrance::new(jail, rules, root(command, jail))?;
     let failed = entrance.failed.try_clone().map_err(|source| Error::Jail { step: "a counter", source })?;
     // SAFETY: the closure makes system calls alone. It allocates nothing, takes no lock, and touches no memory but
     // what it owns.
@@ -64,17 +85,27 @@ pub fn spawn(command: &mut Command, jail: &Jail) -> Result<Child, Error> {
     })
 }
 
-/// Puts this process in a jail for good, with all that it starts. Threads that run already stay outside.
+/// Puts this process in a jail for good, with all that it starts; it keeps its user and its root. Threads that run already
+/// stay outside.
 pub fn enter(jail: &Jail) -> Result<(), Error> {
-    let entrance = Entrance::new(jail)?;
+    let entrance = Entrance::new(jail, landlock::rules, Ok(None))?;
     entrance.enter().map_err(|source| match take(&entrance.failed).and_then(|step| STEPS.get(step)) {
         Some(step) => Error::Jail { step, source },
         None => Error::Start(source),
     })
 }
 
+/// The private root of a process that is kept apart, if this machine can make one.
+fn root(command: &Command, jail: &Jail) -> io::Result<Option<Root>> {
+    let (Some(role), (Some(right), users)) = (jail.role, means()) else { return Ok(None) };
+    let start = command.get_current_dir().map(Path::to_path_buf).or_else(|| std::env::current_dir().ok());
+    Root::new(jail, right, &start.unwrap_or("/".into()), users.then(|| role.user()))
+}
+
 /// All that a child needs to enter its jail, made before it is forked.
 struct Entrance {
+    /// `None` where the process keeps the root of its parent.
+    root: Option<Root>,
     /// `None` where the kernel has no Landlock.
     rules: Option<OwnedFd>,
     calls: Program,
@@ -84,10 +115,11 @@ struct Entrance {
 }
 
 impl Entrance {
-    fn new(jail: &Jail) -> Result<Entrance, Error> {
+    fn new(jail: &Jail, rules: Rules, root: io::Result<Option<Root>>) -> Result<Entrance, Error> {
         let broken = |step| move |source| Error::Jail { step, source };
         Ok(Entrance {
-            rules: landlock::rules(jail).map_err(broken("Landlock"))?,
+            root: root.map_err(broken("its own root"))?,
+            rules: rules(jail).map_err(broken("Landlock"))?,
             calls: filter::of_jail(jail),
             memory: jail.memory,
             failed: counter().map_err(broken("a counter"))?,
@@ -97,12 +129,17 @@ impl Entrance {
     /// Enters the jail. Runs between fork and exec, too.
     fn enter(&self) -> io::Result<()> {
         // The kernel takes the filter and the rules only from a process that can gain no privileges.
+        let user = self.root.as_ref().and_then(|root| root.user);
         let steps: [&dyn Fn() -> io::Result<()>; STEPS.len()] = [
+            &|| self.root.as_ref().map_or(Ok(()), Root::enter_namespaces),
+            &|| self.root.as_ref().map_or(Ok(()), Root::enter),
             &|| self.rules.as_ref().map_or(Ok(()), permit_own_proc),
-            &drop_capabilities,
+            &no_capabilities_later,
+            &|| user.map_or(Ok(()), leave_user),
+            &no_rights,
             // SAFETY: this operation takes plain numbers.
             &|| check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into()),
-            &|| limits::enter(self.memory),
+            &|| limits::enter(self.memory, user.is_some()),
             &|| self.rules.as_ref().map_or(Ok(()), restrict),
             &|| self.calls.install(),
         ];
@@ -145,8 +182,8 @@ pub(crate) fn restrict(rules: &OwnedFd) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) })
 }
 
-/// Drops all capabilities, also those that a program of root would gain.
-fn drop_capabilities() -> io::Result<()> {
+/// Drops the capabilities that a program of root would gain.
+fn no_capabilities_later() -> io::Result<()> {
     for number in 0..MOST_CAPABILITIES {
         // SAFETY: this operation takes plain numbers.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) } != 0 {
@@ -156,8 +193,25 @@ fn drop_capabilities() -> io::Result<()> {
         }
     }
     // SAFETY: this operation takes plain numbers.
-    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }.into())?;
-    no_rights()
+    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }.into())
+}
+
+/// Takes a user of its own, and keeps the signal that the process gets when its parent ends: a change of user clears it.
+fn leave_user(user: u32) -> io::Result<()> {
+    // SAFETY: getppid has no preconditions.
+    let parent = unsafe { libc::getppid() };
+    let mut signal: libc::c_int = 0;
+    // SAFETY: the number lives through the call and is writable.
+    check(unsafe { libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut signal) }.into())?;
+    become_user(user)?;
+    // SAFETY: this operation takes plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }.into())?;
+    // SAFETY: getppid has no preconditions.
+    match unsafe { libc::getppid() } == parent {
+        true => Ok(()),
+        // The parent ended meanwhile, and sends no signal any more.
+        false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
 }
 
 fn counter() -> io::Result<OwnedFd> {

@@ -7,6 +7,8 @@ use std::io;
 
 /// Open files. QEMU with a gate has some hundreds of counters; each process of a run has few files beside them.
 const MAX_FILES: u64 = 4096;
+/// Processes and threads of one user. QEMU has one for each vCPU, and up to 64 for its disks.
+const MAX_PROCESSES: u64 = 1024;
 
 /// Lowers a resource limit of this process for good. A lower one that holds already stays.
 pub fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
@@ -19,9 +21,14 @@ pub fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> 
 }
 
 /// Limits this process. Safe to call between fork and exec: it allocates nothing.
-pub(crate) fn enter(memory: Option<u64>) -> io::Result<()> {
+///
+/// The number of processes is that of the user's, so that it is limited only where the process has a user of its own.
+pub(crate) fn enter(memory: Option<u64>, own_user: bool) -> io::Result<()> {
     // A core file would hold the guest's memory.
     limit(libc::RLIMIT_CORE, 0)?;
     limit(libc::RLIMIT_NOFILE, MAX_FILES)?;
+    if own_user {
+        limit(libc::RLIMIT_NPROC, MAX_PROCESSES)?;
+    }
     memory.map_or(Ok(()), |bytes| limit(libc::RLIMIT_AS, bytes))
 }

@@ -1,5 +1,6 @@
 //! What a jailed process may reach.
 
+use crate::user::Role;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,8 @@ pub struct Jail {
     pub(crate) udp: bool,
     /// The most address space in bytes; `None` where it is not limited.
     pub(crate) memory: Option<u64>,
+    /// The process of a run that the jail is for; `None` where another jailed process starts it.
+    pub(crate) role: Option<Role>,
 }
 
 impl Jail {
@@ -80,6 +83,13 @@ impl Jail {
         self
     }
 
+    /// Keeps the process apart from the rest of the system, as far as this machine permits that. It gets namespaces, a root
+    /// of its own with the files that are listed, and a user of its own. The caller is not jailed itself.
+    pub fn apart(mut self, role: Role) -> Jail {
+        self.role = Some(role);
+        self
+    }
+
     /// Permits what either of both permits. Of two limits, the larger one holds.
     pub fn and(mut self, other: &Jail) -> Jail {
         self.reads.extend_from_slice(&other.reads);
@@ -89,6 +99,7 @@ impl Jail {
         self.unix_sockets |= other.unix_sockets;
         self.udp |= other.udp;
         self.memory = self.memory.max(other.memory);
+        self.role = self.role.or(other.role);
         self
     }
 

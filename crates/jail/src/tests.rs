@@ -6,8 +6,13 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What a shell needs to start.
+/// What a shell needs to start, apart from the rest of the system.
 fn system() -> Jail {
+    shared().apart(Role::Guest)
+}
+
+/// The same, in the root of the caller.
+fn shared() -> Jail {
     ["/bin", "/usr", "/lib", "/lib64", "/etc/ld.so.cache"]
         .iter()
         .fold(Jail::new(), Jail::reads)
@@ -130,7 +135,15 @@ fn unix_sockets_are_refused_unless_permitted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    for (jail, succeeds) in [(system(), false), (system().unix_sockets(), true)] {
+    // A private root has the sockets that are listed.
+    let elsewhere = !apart().roots;
+    for (jail, succeeds) in [
+        (shared(), false),
+        (system().writes(&path), false),
+        (shared().unix_sockets(), true),
+        (system().unix_sockets(), elsewhere),
+        (system().unix_sockets().writes(&path), true),
+    ] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "tests::connects_to_a_path"]).env("GUARDRAIL_TEST_SOCKET", &path);
         command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -7,7 +7,7 @@ use crate::run::machine::Files;
 use crate::run::options::{DeviceSide, Options, Plugin, Start};
 use crate::run::rerun::Rerun;
 use crate::run::words::{memory, named};
-use guardrail_jail::{Jail, out_of_reach};
+use guardrail_jail::{Jail, Role, out_of_reach};
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -42,7 +42,7 @@ pub(super) fn of_guest(
         jail = jail.and(&of_device(prepared, options, server));
     }
     let memory = (u64::from(options.memory_mib) << 20).saturating_add(memory(&options.qemu_arguments));
-    jail.and(&named(&options.qemu_arguments)).more_memory(memory)
+    jail.and(&named(&options.qemu_arguments)).more_memory(memory).apart(Role::Guest)
 }
 
 /// What the device and its back ends reach: files that its arguments name, and the network.
