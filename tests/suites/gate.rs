@@ -5,7 +5,7 @@ use guardrail_tests::processes::{descendants, parents};
 use guardrail_tests::{Checked, check, ensure, findings, keeps_the_rules, root};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -363,6 +363,35 @@ fn jailed(supervisor: u32) -> Result<(), Failed> {
         for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
             let has = status.lines().any(|found| found == line);
             ensure(has, || format!("process {process} has no line {line:?}:\n{status}"))?;
+        }
+    }
+    apart(supervisor)
+}
+
+/// QEMU, the gate and the analysis have users of their own, and the first two namespaces of their own, where this machine
+/// permits that. The device's QEMU shares those of the gate.
+fn apart(supervisor: u32) -> Result<(), Failed> {
+    let user = |process: u32| -> Result<String, Failed> {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap_or_default();
+        Ok(line.split_whitespace().skip(1).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" "))
+    };
+    let root = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
+    let able = guardrail_jail::apart();
+    let all = parents();
+    let started = |by: u32| all.iter().filter(move |(_, of)| *of == by).map(|(process, _)| *process);
+    let mut users = BTreeSet::from([user(supervisor)?]);
+    for process in started(supervisor) {
+        let differs = users.insert(user(process)?);
+        ensure(differs || !able.users, || {
+            format!("process {process} has the user of another one: {users:?}")
+        })?;
+        let shares = child_of(supervisor, "internal-analysis") == Some(process);
+        let own = root(process)? != root(supervisor)?;
+        ensure(own || shares || !able.roots, || format!("process {process} has the supervisor's files"))?;
+        for below in started(process) {
+            let same = user(below)? == user(process)? && root(below)? == root(process)?;
+            ensure(same, || format!("process {below} is apart from {process}"))?;
         }
     }
     Ok(())

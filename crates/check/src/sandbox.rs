@@ -5,10 +5,10 @@
 
 use crate::input::AnalysisInput;
 use guardrail_jail::filter::{ALLOW, Filter, REFUSE};
-use guardrail_jail::{Jail, limit};
+use guardrail_jail::{Jail, Role, become_user, limit};
 use std::io;
 
-/// The user and group without rights.
+/// The user and group without rights, which other programs of the system may have as well.
 const NOBODY: u32 = 65534;
 /// Address space in bytes: many times what a run needs, and far less than what would harm the machine.
 const MAX_MEMORY: u64 = 8 << 30;
@@ -39,12 +39,8 @@ pub fn inputs(input: &AnalysisInput) -> Jail {
 pub fn enter() -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
-        // SAFETY: an empty list of groups is given as a null pointer with length 0.
-        check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
-        // SAFETY: setresgid takes plain numbers.
-        check(unsafe { libc::setresgid(NOBODY, NOBODY, NOBODY) })?;
-        // SAFETY: setresuid takes plain numbers.
-        check(unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) })?;
+        // A user namespace, such as that of a container, may not know a user of its own.
+        become_user(Role::Analysis.user()).or_else(|_| become_user(NOBODY))?;
     }
     // SAFETY: these operations of prctl take plain numbers.
     unsafe {
