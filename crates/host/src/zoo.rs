@@ -38,12 +38,15 @@ pub fn prepare(
     Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
 }
 
-/// Says once what this machine's kernel does not keep from QEMU.
+/// Says once what this machine does not keep from QEMU and the gate.
 fn say_gap(progress: &Progress) {
     static SAID: Once = Once::new();
-    let found = guardrail_jail::available();
-    if let Some(gap) = found.gap() {
-        SAID.call_once(|| progress.note(&format!("Landlock is {found}: of QEMU and the gate, {gap}")));
+    let landlock = guardrail_jail::available();
+    let files = landlock.gap().map(|gap| format!("{gap} (Landlock is {landlock})"));
+    let gaps = [files, guardrail_jail::apart().gap().map(str::to_owned)];
+    let gaps: Vec<String> = gaps.into_iter().flatten().collect();
+    if !gaps.is_empty() {
+        SAID.call_once(|| progress.note(&format!("of QEMU and the gate: {}", gaps.join("; "))));
     }
 }
 

@@ -92,7 +92,7 @@ pub fn checks(cache: &Cache) -> Vec<Check> {
     for (name, package) in [("gcc", "gcc"), ("make", "make")] {
         checks.push(program(name, package, State::Optional, "drivers of the zoo cannot be built"));
     }
-    checks.push(landlock());
+    checks.extend([landlock(), roots(), users()]);
     // SAFETY: geteuid has no preconditions.
     let root = unsafe { libc::geteuid() } == 0;
     checks.push(if root {
@@ -137,6 +137,32 @@ fn landlock() -> Check {
         None => Check::new("Landlock", State::Ok, found.to_string()),
         Some(gap) => Check::new("Landlock", State::Optional, format!("{found}: of QEMU and the gate, {gap}"))
             .with("Linux 6.12 or newer, with landlock in its lsm= list, has all of it"),
+    }
+}
+
+/// What hides the rest of the system from QEMU and the gate.
+fn roots() -> Check {
+    let name = "own roots";
+    match guardrail_jail::apart().roots {
+        true => Check::new(name, State::Ok, "QEMU and the gate have own roots, IPC, host names and networks"),
+        false => {
+            Check::new(name, State::Optional, "QEMU and the gate see the host's file names, network and IPC")
+                .with("run as root, or permit user namespaces to other users")
+        }
+    }
+}
+
+/// What keeps QEMU, the gate and the analysis apart from each other.
+fn users() -> Check {
+    let name = "own users";
+    match guardrail_jail::apart().users {
+        true => Check::new(name, State::Ok, "QEMU, the gate and the analysis have uids of their own"),
+        false => Check::new(
+            name,
+            State::Optional,
+            "QEMU and the gate keep the uid of the user who starts a run",
+        )
+        .with("run as root, on Linux 6.3 or newer, with files on file systems that map owners, such as ext4"),
     }
 }
 
