@@ -124,6 +124,8 @@ pub struct Gate {
     pub since: Option<f64>,
     /// Why the gate was closed; `null` where it was not.
     pub closed: Option<String>,
+    /// How long it took to cut the device off once the gate was closed, in milliseconds; `null` where it was not.
+    pub cut_milliseconds: Option<f64>,
     /// The same counts by address space: `memory`, `port`, `config`.
     pub spaces: std::collections::BTreeMap<String, GateSpace>,
     /// Counts of the gate outside the driver VM; `null` where there was none.

@@ -12,6 +12,7 @@ use guardrail_gate::process::State;
 use guardrail_report::{Gate, GateSpace};
 use guardrail_trace::log::{Closed, GateStats, Log, SpaceCounts};
 use guardrail_trace::pci::PciAddress;
+use std::time::Duration;
 
 /// The devices to cut off, and the reason; `None` while the gate is open.
 pub fn closed(log: &Log) -> Option<(Vec<PciAddress>, String)> {
@@ -19,8 +20,9 @@ pub fn closed(log: &Log) -> Option<(Vec<PciAddress>, String)> {
     Some((log.gated(), why.to_string()))
 }
 
-/// What passed the gate, for the report. `outside` is the last state of the gate outside the driver VM.
-pub fn report(kind: GateKind, log: &Log, outside: Option<&State>) -> Option<Gate> {
+/// What passed the gate, for the report. `outside` is the last state of the gate outside the driver VM, `took` how long it
+/// took to cut the device off.
+pub fn report(kind: GateKind, log: &Log, outside: Option<&State>, took: Option<Duration>) -> Option<Gate> {
     if kind == GateKind::Off {
         return None;
     }
@@ -50,6 +52,7 @@ pub fn report(kind: GateKind, log: &Log, outside: Option<&State>) -> Option<Gate
             .filter(|why| *why != Closed::Unchecked || log.failed().is_some())
             .map(|why| why.to_string())
             .or_else(|| outside.and_then(|state| state.counts.contained.clone())),
+        cut_milliseconds: took.map(|took| took.as_secs_f64() * 1e3),
         spaces: [("memory", memory), ("port", port), ("config", config)]
             .map(|(name, counts)| (name.to_owned(), space(counts)))
             .into(),

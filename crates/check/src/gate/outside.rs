@@ -101,6 +101,11 @@ impl Outside {
         })
     }
 
+    /// The number of the gate's process.
+    pub fn process(&self) -> u32 {
+        self.process.borrow().id()
+    }
+
     /// Why the gate cannot continue; `None` while it can. It is closed then.
     pub fn failure(&self) -> Option<String> {
         let mut process = self.process.borrow_mut();

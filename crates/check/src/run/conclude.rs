@@ -58,7 +58,7 @@ impl<'a> Ended<'a> {
         let Ended { ready, log, finished, ended, analysis, outside, snapshots, on_finding } = self;
         let Ready { plan, host, prepared, folder, began, .. } = ready;
         let mut run = Run {
-            gate: gate::report(plan.gate, &log, outside.as_ref()),
+            gate: gate::report(plan.gate, &log, outside.as_ref(), finished.cut_took),
             min_coverage: plan.min_coverage,
             kernel_log: kept_log(&folder, &finished),
             ..describe(plan, &prepared, &finished, &log)

@@ -46,6 +46,8 @@ mod tests {
             console_cut: None,
             trouble: String::new(),
             cut_at: None,
+            cut_took: None,
+            cut_by_force: false,
         }
     }
 

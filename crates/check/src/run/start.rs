@@ -14,10 +14,11 @@ use guardrail_host::HostError;
 use guardrail_host::drivers::{drivers, others};
 use guardrail_host::folders::{LogFolder, absolute};
 use guardrail_trace::log::{Log, LogOptions, MergedReader};
-use guardrail_vm::run::{Limits, Options, Plugin};
+use guardrail_vm::run::{Limits, Options, Plugin, Watched};
 use guardrail_vm::symbols;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a full log may stay full where no device access waits for it.
@@ -83,6 +84,11 @@ impl<'a> Ready<'a> {
             }
             GateKind::Vmm | GateKind::Off => None,
         };
+        options.watched = options.containable.then(|| {
+            let log = log.clone();
+            let other = outside.as_ref().map(Outside::process);
+            Watched { closed: Arc::new(move || log.gate_closed().is_some()), other }
+        });
         let on_finding = OnFinding::new(plan.on_finding.as_deref());
         Ok(Started {
             ready: self,

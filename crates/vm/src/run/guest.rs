@@ -13,6 +13,7 @@ use crate::run::machine::{self, Channels, Files};
 use crate::run::options::{Options, Start};
 use crate::run::outcome::{self, Outcome, Stop, Watch};
 use crate::run::progress::{Lines, Progress};
+use crate::run::watchdog::Watchdog;
 use guardrail_trace::pci::PciAddress;
 use std::fs;
 use std::io::Read;
@@ -92,6 +93,10 @@ pub(crate) struct Ended {
     pub(crate) contained: Option<String>,
     /// The length of the console's file when the device was cut off.
     pub(crate) cut_at: Option<u64>,
+    /// How long that took, from when it was due.
+    pub(crate) cut_took: Option<Duration>,
+    /// Whether the watchdog ended QEMU.
+    pub(crate) cut_by_force: bool,
 }
 
 /// A running QEMU and the threads that read from it.
@@ -110,6 +115,8 @@ pub(crate) struct Guest {
     device: String,
     contained: Option<String>,
     cut_at: Option<u64>,
+    cut_took: Option<Duration>,
+    cut_by_force: bool,
 }
 
 impl Guest {
@@ -194,6 +201,8 @@ impl Guest {
             device: machine::device_id(prepared).to_owned(),
             contained: None,
             cut_at: None,
+            cut_took: None,
+            cut_by_force: false,
         })
     }
 
@@ -203,6 +212,28 @@ impl Guest {
         options: &Options,
         server: Option<&Server>,
         watch: &mut Watch<'_>,
+    ) -> Option<Outcome> {
+        let watchdog =
+            options.watched.as_ref().map(|watched| Watchdog::start(self.child.child.id(), watched));
+        let mut watchdog = match watchdog.transpose() {
+            Ok(watchdog) => watchdog,
+            Err(error) => return Some(Outcome::QemuFailed { why: format!("it cannot be watched: {error}") }),
+        };
+        let outcome = self.watch_with(options, server, watch, watchdog.as_ref());
+        if let Some(watchdog) = &mut watchdog {
+            self.cut_took = watchdog.end();
+            self.cut_by_force = watchdog.has_killed();
+            self.child.killed |= self.cut_by_force;
+        }
+        outcome
+    }
+
+    fn watch_with(
+        &mut self,
+        options: &Options,
+        server: Option<&Server>,
+        watch: &mut Watch<'_>,
+        watchdog: Option<&Watchdog>,
     ) -> Option<Outcome> {
         let mut last_life = Instant::now();
         let mut last_count = (0, 0);
@@ -228,6 +259,10 @@ impl Guest {
                 });
             }
             if !self.child.is_running() {
+                // The watchdog may have ended it before this loop looked.
+                if watchdog.is_some_and(Watchdog::has_killed) && self.contained.is_none() {
+                    self.contained = (watch.closed)().map(|(_, why)| why);
+                }
                 return None;
             }
             if let Some(stop) = (watch.stop)() {
@@ -238,6 +273,7 @@ impl Guest {
                     && let Some((places, _)) = (watch.closed)()
                 {
                     self.cut_off(&places, watch);
+                    watchdog.inspect(|watchdog| watchdog.cut());
                 }
                 return Some(match stop {
                     Stop::Interrupted => Outcome::Interrupted,
@@ -249,6 +285,7 @@ impl Guest {
                 && let Some((places, why)) = (watch.closed)()
             {
                 self.cut_off(&places, watch);
+                watchdog.inspect(|watchdog| watchdog.cut());
                 self.contained = Some(why);
                 self.cut_at = fs::metadata(&self.console_file).ok().map(|file| file.len());
                 cut_off_by = Some(Instant::now() + AFTER_CUT);
@@ -375,6 +412,8 @@ impl Guest {
             status: self.child.ending(),
             contained: self.contained,
             cut_at: self.cut_at,
+            cut_took: self.cut_took,
+            cut_by_force: self.cut_by_force,
         }
     }
 }

@@ -11,11 +11,13 @@ mod options;
 mod outcome;
 pub mod progress;
 pub mod rerun;
+mod watchdog;
 mod words;
 
 pub use machine::device_id;
 pub use options::{DeviceSide, Forward, Limits, Options, Plugin, Start, TcgThreads};
 pub use outcome::{Finished, Outcome, Save, Stop, Watch};
+pub use watchdog::Watched;
 pub use words::named;
 
 use crate::error::{Context, Error, Result};
@@ -152,6 +154,8 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         trouble: ended.scan.excerpt().to_owned(),
         progress: ended.progress,
         cut_at: ended.cut_at,
+        cut_took: ended.cut_took,
+        cut_by_force: ended.cut_by_force,
     };
     if finished.outcome == Outcome::Completed
         && prepared.workload.needs.has_disk()
@@ -265,6 +269,8 @@ mod tests {
             status: None,
             contained: None,
             cut_at: None,
+            cut_took: None,
+            cut_by_force: false,
         }
     }
 
@@ -328,6 +334,8 @@ mod tests {
             console_cut: None,
             trouble: String::new(),
             cut_at: None,
+            cut_took: None,
+            cut_by_force: false,
         };
         assert_eq!(finished.steps(), [("ping", at(2))]);
         assert_eq!(finished.boot(), Some(at(3)));

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::exercise::http::Server;
 use crate::run::rerun::Rerun;
+use crate::run::watchdog::Watched;
 use guardrail_jail::Jail;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -89,6 +90,8 @@ pub struct Options {
     pub whole_log: bool,
     /// The driver's device can be cut off during the run; see [`Watch::closed`].
     pub containable: bool,
+    /// What a [watchdog](Watched) of a containable run watches; `None` to rely on the main loop.
+    pub watched: Option<Watched>,
     /// The folder where the whole machine is recorded, or from which it is replayed; mostly `None`.
     pub rerun: Option<Rerun>,
     /// Words added to QEMU's command line.
@@ -167,6 +170,7 @@ impl Options {
             kernel_arguments: Vec::new(),
             whole_log: false,
             containable: false,
+            watched: None,
             rerun: None,
             qemu_arguments: Vec::new(),
             forwards: Vec::new(),

@@ -166,6 +166,11 @@ pub struct Finished {
     /// The length of the console's file when the device was cut off; `None` where it was not. What the kernel
     /// says later follows from the missing device.
     pub cut_at: Option<u64>,
+    /// How long it took to cut the device off, from when that was due; `None` where it was not, or where nothing was
+    /// [watched](crate::run::Options::watched).
+    pub cut_took: Option<Duration>,
+    /// Whether QEMU was ended for that, because it or what it waited for did not answer in time.
+    pub cut_by_force: bool,
 }
 
 /// The step that a guest is in, as far as it reported one.
