@@ -21,7 +21,8 @@ impl Reach {
         let all = files::linked(cache.root()).into_iter().chain(SYSTEM.map(PathBuf::from));
         let mut all: Vec<PathBuf> = all.filter_map(|path| path.canonicalize().ok()).collect();
         for path in named {
-            all.push(path.canonicalize().map_err(HostError::io("open", path.display()))?);
+            let bad = |error| HostError::Usage(format!("--open {}: {error}", path.display()));
+            all.push(path.canonicalize().map_err(bad)?);
         }
         Ok(Reach(all))
     }

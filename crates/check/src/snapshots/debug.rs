@@ -18,8 +18,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The number of stack frames that are shown at first.
-const FRAMES: u32 = 30;
+/// The number of stack frames that are shown at first, inlined ones and those of an interrupt among them.
+const FRAMES: u32 = 64;
 
 /// A debugger that can be started.
 pub struct Debugger {
