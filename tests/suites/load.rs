@@ -26,11 +26,15 @@ const LIMIT: Duration = Duration::from_secs(1200);
 const FLOOD: &str = r#"
 begun=$(cut -d. -f1 /proc/uptime)
 over() { [ $(($(cut -d. -f1 /proc/uptime) - begun)) -ge "$FLOOD_SECONDS" ]; }
-until over; do seq -f 'guardrail: ok step-%.0f' 1 2000 > /dev/ttyS1; done &
-until over; do seq -f 'no line that the host knows %.0f' 1 2000 > /dev/ttyS1; done &
-until over; do head -c 100000 /dev/urandom > /dev/ttyS1; done &
-until over; do yes 'a console without an end' | head -n 5000 > /dev/console; done &
-until over; do for i in 1 2 3 4 5 6 7 8 9; do echo "the kernel's log $i" > /dev/kmsg; done; done &
+yes 'guardrail: ok step' | head -n 5000 > /tmp/steps
+yes 'no line that the host knows' | head -n 5000 > /tmp/lines
+head -c 100000 /dev/urandom | tr '\n' ' ' > /tmp/bytes
+yes "the kernel's log" | head -n 200 > /tmp/log
+for file in steps lines bytes; do
+    until over; do cat /tmp/$file > /dev/ttyS1; done &
+done
+until over; do cat /tmp/lines /tmp/bytes > /dev/console; done &
+until over; do while read -r line; do echo "$line" > /dev/kmsg; done < /tmp/log; done &
 until over; do cat /proc/net/dev /sys/class/net/*/statistics/* > /dev/null 2>&1; done &
 until over; do sleep 1; done
 wait

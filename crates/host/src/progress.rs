@@ -2,12 +2,18 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The display of a run's progress.
 pub struct Progress {
     bar: Option<ProgressBar>,
+    /// How many lines guests had.
+    guests: AtomicU64,
 }
+
+/// The most lines of guests that are shown; a guest may write more than anybody reads.
+const MOST_OF_GUESTS: u64 = 10_000;
 
 impl Progress {
     /// A spinner where standard error is a terminal, plain lines otherwise.
@@ -20,12 +26,12 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Progress { bar }
+        Progress { bar, guests: AtomicU64::new(0) }
     }
 
     /// A display that shows nothing, for calls that must be quiet.
     pub fn silent() -> Progress {
-        Progress { bar: Some(ProgressBar::hidden()) }
+        Progress { bar: Some(ProgressBar::hidden()), guests: AtomicU64::new(0) }
     }
 
     /// A step that is worth a line of its own.
@@ -46,7 +52,11 @@ impl Progress {
 
     /// A step of the guest, with the time since it started.
     pub fn guest(&self, time: Duration, text: &str) {
-        self.step(&format!("{:6.1} s  {text}", time.as_secs_f64()));
+        match self.guests.fetch_add(1, Ordering::Relaxed) {
+            shown if shown < MOST_OF_GUESTS => self.step(&format!("{:6.1} s  {text}", time.as_secs_f64())),
+            MOST_OF_GUESTS => self.step("the guest reports more steps than are shown"),
+            _ => {}
+        }
     }
 
     /// A finding, at the moment of its report.

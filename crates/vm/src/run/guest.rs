@@ -32,6 +32,8 @@ const AFTER_CUT: Duration = Duration::from_secs(10);
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// How long the threads that read from QEMU may take to end after it.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Most lines of progress that are kept.
+const MOST_LINES: usize = 10_000;
 /// Most messages that wait for the main loop. A guest that says more must wait.
 const QUEUE: usize = 1024;
 
@@ -353,10 +355,7 @@ impl Guest {
                 if matches!(line, Progress::Alive(_)) {
                     return;
                 }
-                // The bound keeps a guest that floods the channel from filling the host's memory.
-                if self.progress.len() < 10_000 {
-                    self.progress.push((time, line));
-                }
+                keep(&mut self.progress, (time, line));
             }
             Heard::Qmp(Message::Greeting) => {
                 // The main loop notices the end of QEMU anyhow.
@@ -416,6 +415,14 @@ impl Guest {
             cut_by_force: self.cut_by_force,
         }
     }
+}
+
+/// Keeps a line of progress. Of a guest that floods the channel the first and the last ones are kept.
+fn keep(lines: &mut Vec<(Duration, Progress)>, line: (Duration, Progress)) {
+    if lines.len() >= MOST_LINES {
+        lines.drain(MOST_LINES / 4..MOST_LINES / 2);
+    }
+    lines.push(line);
 }
 
 /// How a guest ends that goes on for too long after its device was cut off.
@@ -520,5 +527,15 @@ mod tests {
         drop(guest);
         drop(heard);
         assert!(join_within(listener, LAST_WORDS).is_some());
+    }
+    #[test]
+    fn the_first_and_the_last_lines_are_kept() {
+        let mut lines = Vec::new();
+        for second in 0..100_000 {
+            keep(&mut lines, (Duration::from_secs(second), Progress::Begin("step".to_owned())));
+            assert!(lines.len() <= MOST_LINES);
+        }
+        let seconds = |line: Option<&(Duration, Progress)>| line.map(|(time, _)| time.as_secs());
+        assert_eq!((seconds(lines.get(2000)), seconds(lines.last())), (Some(2000), Some(99_999)));
     }
 }
