@@ -13,6 +13,7 @@ use crate::run::machine::{self, Channels, Files};
 use crate::run::options::{Options, Start};
 use crate::run::outcome::{self, Outcome, Stop, Watch};
 use crate::run::progress::{Lines, Progress};
+use crate::run::starved::Silence;
 use crate::run::watchdog::Watchdog;
 use guardrail_trace::pci::PciAddress;
 use std::fs;
@@ -237,7 +238,7 @@ impl Guest {
         watch: &mut Watch<'_>,
         watchdog: Option<&Watchdog>,
     ) -> Option<Outcome> {
-        let mut last_life = Instant::now();
+        let mut silence = Silence::new(self.child.child.id());
         let mut last_count = (0, 0);
         let mut end_by: Option<Instant> = None;
         let mut cut_off_by: Option<Instant> = None;
@@ -245,7 +246,7 @@ impl Guest {
         let pause = Duration::from_millis(if options.containable { 2 } else { 100 });
         loop {
             if let Ok(heard) = self.heard.recv_timeout(pause) {
-                last_life = Instant::now();
+                silence.broken();
                 if matches!(heard, Heard::Panic) {
                     // The guest reboots at once, which ends QEMU; one that cannot even reboot is ended below.
                     end_by.get_or_insert(Instant::now() + Duration::from_secs(10));
@@ -298,12 +299,12 @@ impl Guest {
                     save.saved(saved);
                 }
                 let _ = qmp::say("cont", &mut self.qmp);
-                last_life = Instant::now();
+                silence.broken();
             }
             let count = ((watch.activity)(), server.map_or(0, Server::activity));
             if count != last_count {
                 last_count = count;
-                last_life = Instant::now();
+                silence.broken();
             }
             if end_by.is_some_and(|time| Instant::now() >= time) {
                 return None;
@@ -314,7 +315,7 @@ impl Guest {
             if self.start.elapsed() >= options.limits.total {
                 return Some(Outcome::TimedOut { limit: options.limits.total, step: self.step() });
             }
-            if last_life.elapsed() >= options.limits.silence {
+            if silence.lasts() >= options.limits.silence {
                 return Some(Outcome::GuestHang { step: self.step(), silence: options.limits.silence });
             }
         }

@@ -11,6 +11,7 @@ mod options;
 mod outcome;
 pub mod progress;
 pub mod rerun;
+mod starved;
 mod watchdog;
 mod words;
 
