@@ -3,11 +3,10 @@
 //! The process starts the fetcher before it confines itself, and sends it one request.
 
 use guardrail_host::folders::program;
-use guardrail_host::{HostError, Progress};
+use guardrail_host::{HostError, Progress, symbols};
+use guardrail_vm::Cache;
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::{ModuleFile, Modules};
-use guardrail_vm::packages::Packages;
-use guardrail_vm::{Cache, symbols};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -78,11 +77,7 @@ pub fn serve() -> Result<(), HostError> {
     let known = Modules::of(&kernel)?;
     let plans = drivers.iter().map(|path| known.plan(&path.display().to_string()));
     let drivers = plans.map(|plan| Ok(plan?.driver)).collect::<Result<Vec<_>, HostError>>()?;
-    let packages = Packages::new(&Cache::open()?);
     let mut tell = |step: &str| _ = writeln!(io::stdout(), "{step}");
-    let lacks = symbols::fetch(&packages, &kernel, &drivers.iter().collect::<Vec<_>>(), &mut tell);
-    for lack in lacks.unwrap_or_else(|error| vec![guardrail_host::symbols::unfetched(error)]) {
-        tell(&lack);
-    }
+    symbols::fetch(&Cache::open()?, &kernel, &drivers.iter().collect::<Vec<_>>(), &mut tell);
     Ok(())
 }

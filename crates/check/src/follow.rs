@@ -63,8 +63,7 @@ pub fn follow(file: &Path, machine: &Machine, reach: &Reach, host: &Host) -> Res
         )));
     };
     let folder = OwnedFolder::large("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
-    let own = folder.path().parent().unwrap_or(folder.path()).to_path_buf();
-    let mut trace = reach.open(file, [own].into_iter())?;
+    let mut trace = reach.open(file, [folder.around().to_path_buf()].into_iter())?;
     let subject = trace_head::subject(trace.meta(), reach)?;
     let input = trace_head::input(trace.meta(), &subject, folder.path())?;
     host.progress.step(&format!("reading {}", file.display()));

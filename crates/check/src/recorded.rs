@@ -37,8 +37,7 @@ pub fn analyze(
 ) -> Result<Analyzed, HostError> {
     let started = Instant::now();
     let folder = OwnedFolder::large("guardrail-").map_err(HostError::io("create", "a temporary folder"))?;
-    // To remove a folder takes the right to write to the one around it.
-    let own = [host.cache.root(), folder.path().parent().unwrap_or(folder.path())];
+    let own = [host.cache.root(), folder.around()];
     let written = outputs.iter().map(|output| files::place_of_new(output)).chain(own);
     let written: Vec<PathBuf> = written.map(Path::to_path_buf).collect();
     let fetcher = symbols.fetch.then(Fetcher::start).transpose()?;

@@ -2,6 +2,7 @@
 
 use crate::error::sentence;
 use crate::{Host, HostError};
+use guardrail_vm::Cache;
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
@@ -17,9 +18,12 @@ pub struct Symbols {
     pub files: Vec<PathBuf>,
 }
 
-/// Says why nothing was fetched.
-pub fn unfetched(error: guardrail_vm::Error) -> String {
-    format!("debug information cannot be fetched: {}", sentence(&error.into()))
+/// Fetches the debug files that the cache lacks, and says each step. A file that cannot be fetched is said and left out.
+pub fn fetch(cache: &Cache, kernel: &Kernel, modules: &[&ModuleFile], tell: &mut dyn FnMut(&str)) {
+    let lacks = symbols::fetch(&Packages::new(cache), kernel, modules, tell).unwrap_or_else(|error| {
+        vec![format!("debug information cannot be fetched: {}", sentence(&error.into()))]
+    });
+    lacks.iter().for_each(|lack| tell(lack));
 }
 
 impl Symbols {
@@ -30,11 +34,7 @@ impl Symbols {
             symbols::keep(&host.cache, kernel, modules, file)?;
         }
         if self.fetch {
-            let packages = Packages::new(&host.cache);
-            let mut tell = |step: &str| host.progress.step(step);
-            let lacks = symbols::fetch(&packages, kernel, modules, &mut tell);
-            let lacks = lacks.unwrap_or_else(|error| vec![unfetched(error)]);
-            lacks.iter().for_each(|lack| host.progress.step(lack));
+            fetch(&host.cache, kernel, modules, &mut |step| host.progress.step(step));
         }
         Ok(())
     }

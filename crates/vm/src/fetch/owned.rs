@@ -50,6 +50,11 @@ impl OwnedFolder {
         self.folder.path()
     }
 
+    /// The folder around it. To remove a folder takes the right to write to that one.
+    pub fn around(&self) -> &Path {
+        self.path().parent().unwrap_or(self.path())
+    }
+
     /// Gives the folder up: it is not removed any more.
     pub fn keep(self) -> PathBuf {
         self.folder.keep()
