@@ -5,6 +5,7 @@
 mod active;
 mod checkers;
 mod common;
+mod cut;
 mod drcheck;
 mod gate;
 mod guarded;
@@ -34,6 +35,8 @@ enum Benchmark {
     Active(active::Arguments),
     /// The tracer and the checkers, without a gate: boot, download, small requests, disk
     Checkers(checkers::Arguments),
+    /// How long it takes to cut a device off while the analysis hangs
+    Cut(cut::Arguments),
     /// Servers, disk and sound behind the gate, beside the same guest without Guardrail
     Gate(gate::Arguments),
     /// Guarded drivers, as instructions of the kernel, beside the figures of BGI's paper
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
     let ended = match &arguments.benchmark {
         Benchmark::Active(arguments) => active::run(arguments),
         Benchmark::Checkers(arguments) => checkers::run(arguments),
+        Benchmark::Cut(arguments) => cut::run(arguments),
         Benchmark::Gate(arguments) => gate::run(arguments),
         Benchmark::Guarded(arguments) => guarded::run(arguments),
         Benchmark::Instructions(arguments) => instructions::run(arguments),

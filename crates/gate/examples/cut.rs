@@ -1,9 +1,9 @@
 //! Measures how long it takes to cut a device off once its gate is closed, also where a process hangs.
 //!
-//! `cargo run --release -p guardrail-gate --example cut -- [nothing|qemu|gate] [TRIES]`
+//! `cargo run --release -p guardrail-gate --example cut -- [nothing|qemu|gate] [outside] [TRIES]`
 //!
-//! Each try starts the driver VM's QEMU, with its device in it or behind the gate's process. While the guest's firmware
-//! runs, what is named is stopped (SIGSTOP), and then the gate is closed.
+//! Each try starts the driver VM's QEMU, with its device in it or behind the gate's process (`outside`, and where the
+//! gate hangs). While the guest's firmware runs, what is named is stopped (SIGSTOP), and then the gate is closed.
 
 use guardrail_gate::process::{Process, serve};
 use guardrail_gate::{Open, device, vfio_user};
@@ -50,8 +50,10 @@ fn main() -> ExitCode {
             return 2.into();
         }
     };
+    let outside = hung == Hung::Gate || word(1) == Some("outside");
+    let tries = word(if word(1) == Some("outside") { 2 } else { 1 });
     let measured =
-        word(1).map_or(Ok(20), str::parse).map_err(Into::into).and_then(|tries| measure(hung, tries));
+        tries.map_or(Ok(20), str::parse).map_err(Into::into).and_then(|tries| measure(hung, outside, tries));
     match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -61,14 +63,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(hung: Hung, tries: usize) -> Result<(), Box<dyn Error>> {
+fn measure(hung: Hung, outside: bool, tries: usize) -> Result<(), Box<dyn Error>> {
     let packages = Packages::new(&Cache::open()?);
     let request =
         Request { more: &[], driver: "e1000", kernel: kernels::DEFAULT, device: None, workload: None };
     let prepared = Prepared::new(&packages, request, &mut |_| {})?;
     let (mut times, mut ended) = (Vec::new(), 0);
     for _ in 0..tries {
-        let (took, by_force) = one(&prepared, hung)?;
+        let (took, by_force) = one(&prepared, hung, outside)?;
         times.push(took);
         ended += usize::from(by_force);
     }
@@ -85,10 +87,10 @@ fn measure(hung: Hung, tries: usize) -> Result<(), Box<dyn Error>> {
 }
 
 /// How long the cut took, and whether QEMU was ended for it.
-fn one(prepared: &Prepared, hung: Hung) -> Result<(Duration, bool), Box<dyn Error>> {
+fn one(prepared: &Prepared, hung: Hung, outside: bool) -> Result<(Duration, bool), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mut options = Options::new(folder.path());
-    let mut gate = (hung == Hung::Gate).then(|| behind_gate(prepared, &mut options)).transpose()?;
+    let mut gate = outside.then(|| behind_gate(prepared, &mut options)).transpose()?;
     let closed = Arc::new(AtomicBool::new(false));
     let (of_watchdog, of_closer) = (Arc::clone(&closed), Arc::clone(&closed));
     let other = gate.as_ref().map(Process::id);

@@ -7,15 +7,15 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long the cut may take where no thread of the processes runs or could: they are stopped, or wait for each other.
+/// How long the cut may take where no thread of the process that does it runs or could: it waits for ever.
 const FROZEN_LIMIT: Duration = Duration::from_millis(25);
 /// How long it may take at all.
 const LIMIT: Duration = Duration::from_millis(900);
@@ -59,20 +59,21 @@ impl Process {
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, libc::SIGKILL, none, 0) };
     }
 
-    /// Whether a thread of it runs, or would if it got a processor or its data from a disk.
-    fn is_runnable(&self) -> bool {
+    /// The states of its threads, as in proc_pid_stat(5).
+    fn states(&self) -> Vec<u8> {
         let threads = fs::read_dir(PathBuf::from(format!("/proc/{}/task", self.number)));
-        threads.into_iter().flatten().flatten().any(|thread| {
-            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['R', 'D']))
-        })
+        let state = |thread: fs::DirEntry| {
+            let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
+            stat.rsplit(") ").next()?.bytes().next()
+        };
+        threads.into_iter().flatten().flatten().filter_map(state).collect()
     }
 }
 
 /// What the watchdog and the main loop tell each other.
 #[derive(Default)]
 struct Told {
-    cut: AtomicBool,
+    cut: OnceLock<Instant>,
     killed: AtomicBool,
 }
 
@@ -93,12 +94,15 @@ impl Watchdog {
         let of_thread = Arc::clone(&told);
         let watch = move || {
             let goes_on = || matches!(ended.recv_timeout(LOOK), Err(RecvTimeoutError::Timeout));
+            let mut last = Instant::now();
             while goes_on() {
                 if closed() {
                     return Some(wait(&processes, &of_thread, &goes_on));
                 }
+                last = Instant::now();
             }
-            None
+            // The main loop may be done between two looks.
+            of_thread.cut.get().map(|cut| cut.saturating_duration_since(last))
         };
         let thread = std::thread::Builder::new().name("watchdog".into()).spawn(watch)?;
         Ok(Watchdog { told, end: Some(end), thread: Some(thread) })
@@ -106,7 +110,7 @@ impl Watchdog {
 
     /// The device is cut off.
     pub(super) fn cut(&self) {
-        self.told.cut.store(true, Ordering::Release);
+        let _ = self.told.cut.set(Instant::now());
     }
 
     /// Whether the watchdog has ended QEMU.
@@ -114,7 +118,7 @@ impl Watchdog {
         self.told.killed.load(Ordering::Acquire)
     }
 
-    /// How long the cut took, from when the watchdog saw that it was due; `None` where none was.
+    /// How long the cut took, at most 2 ms too little or too much; `None` where none was due.
     pub(super) fn end(&mut self) -> Option<Duration> {
         self.end = None;
         self.thread.take()?.join().ok().flatten()
@@ -130,23 +134,34 @@ impl Drop for Watchdog {
 /// Waits for the cut, or ends the processes. Returns how long that took.
 fn wait(processes: &[Process], told: &Told, goes_on: &dyn Fn() -> bool) -> Duration {
     let due = Instant::now();
-    let mut frozen = 0;
+    let mut idle = 0;
     loop {
-        if told.cut.load(Ordering::Acquire) {
-            return due.elapsed();
+        let over = !goes_on();
+        if let Some(cut) = told.cut.get() {
+            return cut.saturating_duration_since(due);
         }
-        // One look may fall between two moments of work.
-        frozen = if processes.iter().any(Process::is_runnable) { 0 } else { frozen + 1 };
-        let over = due.elapsed() >= FROZEN_LIMIT && frozen > 1;
-        if over || due.elapsed() >= LIMIT {
+        let states: Vec<Vec<u8>> = processes.iter().map(Process::states).collect();
+        let hangs = hang(&states, due.elapsed(), &mut idle);
+        if hangs {
             processes.iter().for_each(Process::kill);
             told.killed.store(true, Ordering::Release);
-            return due.elapsed();
         }
-        if !goes_on() {
+        if hangs || over {
             return due.elapsed();
         }
     }
+}
+
+/// Whether processes will not cut the device off any more. The last of them is asked to; `idle` counts looks in a row
+/// at which none of its threads ran.
+fn hang(states: &[Vec<u8>], since: Duration, idle: &mut u32) -> bool {
+    // A thread in state D would run if it got its data from a disk.
+    let runs = |threads: &Vec<u8>| threads.iter().any(|state| matches!(state, b'R' | b'D'));
+    let is_stopped =
+        |threads: &Vec<u8>| !threads.is_empty() && threads.iter().all(|state| matches!(state, b'T' | b't'));
+    // One look may fall between two moments of work.
+    *idle = if states.last().is_some_and(runs) { 0 } else { *idle + 1 };
+    states.iter().any(is_stopped) || since >= FROZEN_LIMIT && *idle > 1 || since >= LIMIT
 }
 
 #[cfg(test)]
@@ -175,12 +190,42 @@ mod tests {
 
     #[test]
     fn what_does_not_let_go_is_ended() {
-        for script in ["exec sleep 60", "while :; do :; done", "kill -STOP $$"] {
-            let (child, mut other) = (sleeper(script), sleeper("exec sleep 60"));
+        let scripts = ["exec sleep 60", "while :; do :; done", "kill -STOP $$"];
+        for (script, of_other) in scripts.iter().flat_map(|&one| scripts.iter().map(move |&two| (one, two))) {
+            let (child, mut other) = (sleeper(script), sleeper(of_other));
             let mut watchdog = Watchdog::start(child.id(), &watched(true, Some(other.id()))).unwrap();
-            assert!(is_killed(child, &mut watchdog), "{script}");
+            assert!(is_killed(child, &mut watchdog), "{script}, {of_other}");
             assert!(!other.wait().unwrap().success());
         }
+    }
+
+    #[test]
+    fn a_process_that_works_does_not_hide_one_that_hangs() {
+        let hangs = |qemu: &str, asked: &str, milliseconds: u64| {
+            let states = [qemu, asked].map(|threads| threads.as_bytes().to_vec());
+            hang(&states, Duration::from_millis(milliseconds), &mut 1)
+        };
+        for (qemu, asked) in [("TT", "R"), ("R", "T"), ("tT", "SS"), ("R", "tt")] {
+            assert!(hangs(qemu, asked, 2), "{qemu}, {asked}");
+        }
+        for (qemu, asked) in [("R", "SS"), ("S", "S"), ("S", "ST"), ("D", "")] {
+            assert_eq!([2, 24, 25, 40].map(|time| hangs(qemu, asked, time)), [false, false, true, true]);
+        }
+        for (qemu, asked) in [("S", "R"), ("R", "SD"), ("", "TR")] {
+            assert_eq!([25, 899, 900].map(|time| hangs(qemu, asked, time)), [false, false, true]);
+        }
+        // The first look without work.
+        assert!(!hang(&[b"S".to_vec()], FROZEN_LIMIT, &mut 0));
+    }
+
+    #[test]
+    fn a_cut_between_two_looks_counts() {
+        let mut child = sleeper("exec sleep 60");
+        let mut watchdog = Watchdog::start(child.id(), &watched(false, None)).unwrap();
+        watchdog.cut();
+        assert!(watchdog.end().is_some_and(|took| took < LIMIT));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
@@ -190,7 +235,7 @@ mod tests {
             let mut watchdog = Watchdog::start(child.id(), &watched(closed, None)).unwrap();
             watchdog.cut();
             std::thread::sleep(FROZEN_LIMIT * 2);
-            assert_eq!((watchdog.end().is_some(), watchdog.has_killed()), (closed, false));
+            assert!(watchdog.end().is_some() && !watchdog.has_killed(), "{closed}");
             assert!(child.try_wait().unwrap().is_none());
             child.kill().unwrap();
             child.wait().unwrap();
