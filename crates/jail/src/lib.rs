@@ -4,9 +4,10 @@
 //! also has a root of its own, in which nothing else is ([`Jail::apart`]). Every jailed process loses its capabilities, has
 //! limits, and may not use system calls that no program of a run needs. All that holds for its children, too.
 //!
-//! **Knows**: capabilities, namespaces, users, limits, Landlock, seccomp, and how a child process enters them. **Must not
-//! know**: what the programs in it are, and what they do.
+//! **Knows**: capabilities, namespaces, users, limits, Landlock, seccomp, how a child process enters them, and how it gets
+//! open files. **Must not know**: what the programs in it are, and what they do.
 
+pub mod descriptors;
 pub mod filter;
 
 mod apart;

@@ -35,7 +35,7 @@ impl Doorbell {
         const MEMORY: i64 = -1;
         stream.set_write_timeout(Some(Duration::from_secs(5))).context("limit a wait")?;
         let say = |word: i64, fd: Option<RawFd>| {
-            sys::send(&stream, &word.to_le_bytes(), fd).context("notify QEMU of interrupts")
+            sys::send(&stream, &word.to_le_bytes(), fd.as_slice()).context("notify QEMU of interrupts")
         };
         say(VERSION, None)?;
         say(QEMU, None)?;

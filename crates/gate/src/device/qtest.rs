@@ -111,7 +111,7 @@ impl Qtest {
 
     /// Sends the command and waits for its answer; changes that arrive meanwhile are kept.
     fn ask(&mut self) -> Result<Option<u64>> {
-        sys::send(&self.stream, self.command.as_bytes(), None).map_err(lost)?;
+        sys::send(&self.stream, self.command.as_bytes(), &[]).map_err(lost)?;
         let deadline = Instant::now() + LIMIT;
         loop {
             while let Some(line) = self.line()? {

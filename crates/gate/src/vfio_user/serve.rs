@@ -243,7 +243,7 @@ impl<'a, D: Device> Loop<'a, D> {
             Ok(body) => header.reply(&body),
             Err(why) => header.refuse(why),
         };
-        sys::send(&self.client, &bytes, None).is_ok()
+        sys::send(&self.client, &bytes, &[]).is_ok()
     }
 
     /// Delivers the device's pending interrupts.

@@ -41,7 +41,7 @@ impl Guest {
         bytes.extend(command.to_le_bytes());
         bytes.extend(words(&[(HEADER + body.len()) as u32, 0, 0]));
         bytes.extend(body);
-        sys::send(&self.socket, &bytes, fd.map(|event| event.as_raw_fd())).unwrap();
+        sys::send(&self.socket, &bytes, fd.map(|event| event.as_raw_fd()).as_slice()).unwrap();
         self.next
     }
 
