@@ -4,6 +4,7 @@ use crate::{Checked, SHORT, guardrail};
 use guardrail_mutate::Subject;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::{Cache, kernels};
 use libtest_mimic::Failed;
 use object::LittleEndian;
@@ -17,7 +18,7 @@ pub const KERNEL: &str = "6.1";
 pub fn stock(driver: &str) -> Result<Vec<u8>, Failed> {
     let packages = Packages::new(&Cache::open()?);
     let kernel = kernels::find(&packages, KERNEL)?;
-    let signed = Modules::of(&kernel)?.plan(driver)?.driver.bytes;
+    let signed = Modules::of(&kernel, &Parser::here())?.plan(driver)?.driver.bytes;
     Ok(Subject::parse(driver, signed)?.stock().to_vec())
 }
 

@@ -10,6 +10,7 @@ use guardrail_rewrite::{Object, RewriteError, rewrite};
 use guardrail_vm::kernels;
 use guardrail_vm::modules::{LoadPlan, ModuleFile, Modules};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::runtime;
 use libtest_mimic::Failed;
 use std::path::Path;
@@ -31,7 +32,7 @@ impl Workshop {
         let built = runtime::ensure(packages, &kernel)?;
         let runtime = std::fs::read(&built.module)?;
         Ok(Workshop {
-            modules: Modules::of(&kernel)?,
+            modules: Modules::of(&kernel, &Parser::here())?,
             image: KernelImage::open(&kernel.vmlinuz)?,
             exports: Exports::read("guardrail.ko", runtime.clone())?,
             runtime,

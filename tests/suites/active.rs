@@ -9,6 +9,7 @@ mod guarded;
 
 use guardrail_tests::{Ran, ensure};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kbuild, kernels};
@@ -240,7 +241,7 @@ fn run_with(
         // Its guest has programs and modules for a file system.
         workload: Some("bench-postmark"),
     };
-    let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     prepared.workload.script = script;
     let mut options = Options { cpus: 2, ..Options::new(folder.path()) };
     let mut modules = BTreeMap::new();

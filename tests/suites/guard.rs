@@ -6,6 +6,7 @@ use guardrail_tests::mutants::{KERNEL, campaign, redirected, stock, write};
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::{Cache, admission, runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
@@ -148,7 +149,7 @@ fn refused() -> Result<(), Failed> {
     refused("e1001", &[], "'e1000'");
     refused(&path("none.ko"), &[], "there is no such file");
     let (packages, newer) = (Packages::new(&Cache::open()?), kernel("6.12")?);
-    let other = Modules::of(&newer)?.plan("e1000")?.driver;
+    let other = Modules::of(&newer, &Parser::here())?.plan("e1000")?.driver;
     fs::write(path("other.ko"), other.bytes)?;
     refused(&path("other.ko"), &[], "it was built for kernel 6.12");
     let strange = runtime::ensure(&packages, &newer)?.module.display().to_string();
@@ -165,7 +166,7 @@ fn refused() -> Result<(), Failed> {
     let words = format!("interface {}", char::from(old[at]));
     fs::write(path("old.ko"), old)?;
     refused("e1000", &["--runtime", &path("old.ko")], &words);
-    let stock = Modules::of(&kernel(KERNEL)?)?.plan("e1000")?.driver.bytes;
+    let stock = Modules::of(&kernel(KERNEL)?, &Parser::here())?.plan("e1000")?.driver.bytes;
     let name = b"\0.rodata.str1.1\0";
     let start = stock.windows(name.len()).position(|part| part == name).ok_or("no such section")?;
     let mut unknown = stock.clone();

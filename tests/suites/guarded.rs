@@ -8,6 +8,7 @@ use guardrail_tests::{Planted, Ran, ensure};
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::modules::LoadPlan;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, admission, kbuild, kernels};
@@ -281,7 +282,7 @@ fn work(
     let guarded = drivers.iter().map(|driver| guard(&workshop, driver, folder.path()));
     let guarded = guarded.collect::<Result<Vec<_>, _>>()?;
     let request = Request { driver: &guarded[0], more: &guarded[1..], kernel, device: None, workload };
-    let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     guard_needed(&workshop, needed, &mut prepared.plan)?;
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
     last.script.push_str(LOGS);
@@ -399,7 +400,7 @@ fn completes(
 ) -> Result<(), Failed> {
     let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/guarded/{workload}.sh"));
     let request = Request { driver, more: &[], kernel, device: None, workload: workload.to_str() };
-    let prepared = Prepared::new(packages, request, &mut |_| {})?;
+    let prepared = Prepared::new(packages, &Parser::here(), request, &mut |_| {})?;
     let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
     let harm: Vec<String> = harm(&ran).collect();
     ensure(ran.outcome == Outcome::Completed && harm.is_empty(), || {

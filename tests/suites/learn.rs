@@ -8,6 +8,7 @@ use guardrail_vm::Cache;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ fn derived(name: &str, least: f64) -> Result<(), Failed> {
     let kernel = kernel(name)?;
     let image = KernelImage::open(&kernel.vmlinuz)?;
     let mut learned = Learned::new(&image);
-    let modules = Modules::of(&kernel)?;
+    let modules = Modules::of(&kernel, &Parser::here())?;
     let (mut files, mut images) = (Vec::new(), Vec::new());
     for module in modules.names() {
         modules.add(module, module, &mut files)?;

@@ -8,6 +8,7 @@ use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::modules::{LoadPlan, ModuleFile};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::Options;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -241,7 +242,7 @@ fn guest(place: &Place, tried: &[Tried], guarded: bool) -> Result<String, Failed
     std::fs::write(&workload, WORKLOAD)?;
     let request =
         Request { driver: FIRST, more: &[], kernel: place.kernel, device: None, workload: workload.to_str() };
-    let mut prepared = Prepared::new(&place.packages, request, &mut |_| {})?;
+    let mut prepared = Prepared::new(&place.packages, &Parser::here(), request, &mut |_| {})?;
     let mut options = Options::new(folder.path());
     if guarded {
         let driver = ModuleFile {

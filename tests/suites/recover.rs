@@ -7,6 +7,7 @@ use guardrail_tests::{compiled, ensure};
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::software::Software;
@@ -230,7 +231,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let parts = shared.iter().chain(own).map(|part| root.join("fixtures/guarded").join(part));
     std::fs::write(&workload, parts.map(std::fs::read_to_string).collect::<Result<Vec<_>, _>>()?.concat())?;
     let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
-    let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let modules = &workshop.modules;
     for name in companions(fault.driver) {
         let path = guard(&workshop, (fault, name), folder.path())?;

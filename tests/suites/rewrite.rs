@@ -8,6 +8,7 @@ use guardrail_rewrite::passes::trace::{Event, Trace};
 use guardrail_rewrite::{Pass, rewrite};
 use guardrail_tests::{Lab, check, findings};
 use guardrail_vm::modules::Modules;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::{Cache, kernels, packages::Packages};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
@@ -118,7 +119,7 @@ fn main() {
 /// A driver of a kernel, rewritten into a folder.
 fn spread(kernel: &str, driver: &str, folder: &Path) -> Result<PathBuf, Failed> {
     let kernel = kernels::find(&Packages::new(&Cache::open()?), kernel)?;
-    let module = Modules::of(&kernel)?.plan(driver)?.driver;
+    let module = Modules::of(&kernel, &Parser::here())?.plan(driver)?.driver;
     let rewritten = rewrite(driver, module.bytes.clone(), &mut [&mut Spread])?;
     if rewrite(driver, module.bytes, &mut [&mut Spread])?.file != rewritten.file {
         return Err("rewriting twice gives two results".into());
@@ -153,7 +154,7 @@ fn e1000<P: Pass>(
     let runtime = guardrail_vm::runtime::ensure(&packages, &found)?;
     std::fs::copy(&runtime.module, folder.join("guardrail.ko"))?;
     let mut pass = pass(&Exports::read("guardrail.ko", std::fs::read(&runtime.module)?)?);
-    let module = Modules::of(&found)?.plan("e1000")?.driver;
+    let module = Modules::of(&found, &Parser::here())?.plan("e1000")?.driver;
     let rewritten = rewrite("e1000", module.bytes, &mut [&mut pass])?;
     let path = folder.join("e1000.ko");
     std::fs::write(&path, rewritten.file)?;

@@ -7,6 +7,7 @@ mod writes;
 use guardrail_tests::{Ran, ensure};
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kernels, runtime};
@@ -108,7 +109,7 @@ fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
         device: None,
         workload: workload.to_str(),
     };
-    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let mut options = Options::new(folder.path());
     options.kernel_arguments.push("log_buf_len=1M".to_owned());
     options.qemu_arguments = qemu.iter().map(|&word| word.to_owned()).collect();

@@ -6,6 +6,7 @@ use guardrail_tests::{Checked, compiled, ensure, guardrail};
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::NAMES;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -174,7 +175,7 @@ fn rolls_back(kernel: &str, subject: &Subject) -> Result<(), Failed> {
     std::fs::write(&workload, parts.map(std::fs::read_to_string).collect::<Result<Vec<_>, _>>()?.concat())?;
     let request =
         Request { driver: &guarded, more: &[], kernel, device: subject.device, workload: workload.to_str() };
-    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let mut options = Options::new(folder.path());
     options.kernel_arguments = vec!["loglevel=7".to_owned(), "log_buf_len=8M".to_owned()];
     // TCP doubles its waits where packets are lost again and again.

@@ -2,6 +2,7 @@
 
 use super::Arguments;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome, TcgThreads, Watch, run};
 use guardrail_vm::{kbuild, kernels};
@@ -83,7 +84,7 @@ impl Guest<'_> {
             device: Some(self.device),
             workload: workload.to_str(),
         };
-        let prepared = Prepared::new(packages, request, &mut |_| {}).map_err(text)?;
+        let prepared = Prepared::new(packages, &Parser::here(), request, &mut |_| {}).map_err(text)?;
         let mut options = Options::new(folder.path());
         options.cpus = arguments.smp;
         options.limits.total = LIMIT;

@@ -5,6 +5,7 @@ use super::loads::Load;
 use super::setups::{Setup, Watched};
 use crate::process;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome, TcgThreads, Watch, run};
 use serde_json::Value;
@@ -62,7 +63,7 @@ fn alone(
         device: None,
         workload: Some(load.script),
     };
-    let prepared = Prepared::new(packages, request, &mut |_| {}).map_err(text)?;
+    let prepared = Prepared::new(packages, &Parser::here(), request, &mut |_| {}).map_err(text)?;
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder for the run: {error}"))?;
     let mut options = Options::new(folder.path());
     options.cpus = arguments.common.smp;

@@ -8,8 +8,7 @@ use crate::bytes::{slice, u16_at, u32_at, u64_at};
 use crate::decompress::{self, decompress};
 use crate::elf::Elf;
 use crate::error::KernelError;
-use crate::image::{BzImage, read_file};
-use std::path::Path;
+use crate::image::BzImage;
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
@@ -51,12 +50,10 @@ struct Lists {
     narrow: Vec<usize>,
 }
 
-/// The unpacked image of the bzImage at `path`, with its relocation lists.
-pub fn unpack(path: &Path) -> Result<Vec<u8>, KernelError> {
-    let what = path.display().to_string();
-    let file = read_file(path)?;
-    let payload = BzImage::parse(&what, &file)?.payload;
-    Ok(decompress(&what, payload, decompress::LIMIT)?.unwrap_or_else(|| payload.to_vec()))
+/// The unpacked image of a bzImage, with its relocation lists; `what` names it in errors.
+pub fn unpack(what: &str, file: &[u8]) -> Result<Vec<u8>, KernelError> {
+    let payload = BzImage::parse(what, file)?.payload;
+    Ok(decompress(what, payload, decompress::LIMIT)?.unwrap_or_else(|| payload.to_vec()))
 }
 
 impl DirectImage {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Most bytes of an image file that are read.
-const MAX_FILE: u64 = 1 << 30;
+pub const MAX_FILE: u64 = 1 << 30;
 
 /// What an image holds about its kernel.
 #[derive(Debug)]

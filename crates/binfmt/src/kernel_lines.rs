@@ -42,8 +42,19 @@ pub struct DebugKernel {
 impl DebugKernel {
     /// Opens a file, and refuses what is no whole ELF file.
     pub fn open(path: &Path) -> Result<DebugKernel, KernelError> {
-        let bytes = open(path)?;
-        let elf = Elf::read(&path.display().to_string(), &bytes)?;
+        DebugKernel::of(&path.display().to_string(), open(path)?)
+    }
+
+    /// Reads an open file; `what` names it in errors.
+    pub fn read(what: &str, mut file: File) -> Result<DebugKernel, KernelError> {
+        // A process that parses for another may not ask more about a file.
+        let size = file.seek(SeekFrom::End(0));
+        let size = size.map_err(|source| KernelError::Io { path: what.into(), source })?;
+        DebugKernel::of(what, plausible(what.as_ref(), file, size)?)
+    }
+
+    fn of(what: &str, bytes: OnDisk) -> Result<DebugKernel, KernelError> {
+        let elf = Elf::read(what, &bytes)?;
         Ok(DebugKernel { bytes, elf })
     }
 
@@ -102,10 +113,15 @@ fn open(path: &Path) -> Result<OnDisk, KernelError> {
     if !metadata.is_file() {
         return Err(io(io::Error::other("it is no plain file")));
     }
-    if metadata.len() > MAX_FILE {
-        return Err(io(io::Error::other("it is larger than 4 GiB")));
+    plausible(path, file, metadata.len())
+}
+
+fn plausible(path: &Path, file: File, size: u64) -> Result<OnDisk, KernelError> {
+    if size > MAX_FILE {
+        let source = io::Error::other("it is larger than 4 GiB");
+        return Err(KernelError::Io { path: path.to_owned(), source });
     }
-    Ok(OnDisk { file, size: metadata.len() })
+    Ok(OnDisk { file, size })
 }
 
 /// Finds the source lines of a kernel's instructions.

@@ -83,10 +83,11 @@ pub enum Harmed {
 /// A workload, run with the stock driver and with the guarded one.
 #[derive(Clone, Debug)]
 pub struct TryPlan {
-    /// The drivers and how they are guarded. The last one is exercised, and the others are what it needs.
+    /// The drivers and how they were guarded, in the folder of the plan. The last one is exercised, and the others are what
+    /// it needs.
     pub guard: GuardPlan,
-    /// True where the guarded files stay, so that the verdict names them.
-    pub keep: bool,
+    /// What was done to the drivers, as text; empty unless their files are kept.
+    pub summary: String,
     /// The policy at a violation.
     pub policy: Policy,
     /// The QEMU device, instead of the usual one.

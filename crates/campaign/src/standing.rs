@@ -2,7 +2,7 @@
 //! that loads it again.
 
 use guardrail_guard::Policy;
-use guardrail_vm::modules::ModuleFile;
+use guardrail_vm::modules::{Facts, ModuleFile};
 use guardrail_vm::prepare::Prepared;
 
 /// The runtime's name, as the kernel shows it.
@@ -48,7 +48,10 @@ impl Standing<'_> {
             }
         }
         let (name, path) = (RUNTIME.to_owned(), format!("{RUNTIME}.ko").into());
-        prepared.plan.before.insert(0, ModuleFile { name, path, bytes: self.runtime.to_vec() });
+        prepared
+            .plan
+            .before
+            .insert(0, ModuleFile { name, path, bytes: self.runtime.to_vec(), facts: Facts::default() });
         let mut parameters = format!("policy={}", self.policy.word());
         let (mut variables, mut files, mut loglevel) = (Vec::new(), Vec::new(), "loglevel=5");
         if self.policy == Policy::Recover {

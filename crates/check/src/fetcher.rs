@@ -2,7 +2,7 @@
 //!
 //! The process starts the fetcher before it confines itself, and sends it one request.
 
-use guardrail_host::folders::program;
+use guardrail_host::folders::{parser, program};
 use guardrail_host::{HostError, Progress, symbols};
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::Kernel;
@@ -74,10 +74,11 @@ pub fn serve() -> Result<(), HostError> {
         .map_err(|error| HostError::Run(format!("the request for debug information is damaged: {error}")))?;
     let Request { release, image, modules, drivers } = request;
     let kernel = Kernel { release, vmlinuz: image, modules };
-    let known = Modules::of(&kernel)?;
+    let parser = parser()?;
+    let known = Modules::of(&kernel, &parser)?;
     let plans = drivers.iter().map(|path| known.plan(&path.display().to_string()));
     let drivers = plans.map(|plan| Ok(plan?.driver)).collect::<Result<Vec<_>, HostError>>()?;
     let mut tell = |step: &str| _ = writeln!(io::stdout(), "{step}");
-    symbols::fetch(&Cache::open()?, &kernel, &drivers.iter().collect::<Vec<_>>(), &mut tell);
+    symbols::fetch(&Cache::open()?, &parser, &kernel, &drivers.iter().collect::<Vec<_>>(), &mut tell);
     Ok(())
 }

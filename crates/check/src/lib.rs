@@ -63,6 +63,7 @@ pub mod view;
 mod exercised;
 mod input;
 mod on_finding;
+pub mod parsing;
 mod reach;
 mod recorded;
 mod sandbox;

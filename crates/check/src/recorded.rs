@@ -12,6 +12,7 @@ use guardrail_host::{Host, HostError, Symbols, files};
 use guardrail_report::{Report, SCHEMA};
 use guardrail_trace::file::Ending;
 use guardrail_vm::OwnedFolder;
+use guardrail_vm::parser::Parser;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -47,7 +48,7 @@ pub fn analyze(
     let tools = tools(tool_list.unwrap_or(&meta.tools.join(",")))?;
     let subject = trace_head::subject(&meta, reach)?;
     let given = Symbols { fetch: false, files: symbols.files.clone() };
-    given.provide(&subject.kernel, &subject.drivers.iter().collect::<Vec<_>>(), host)?;
+    given.provide(&Parser::here(), &subject.kernel, &subject.drivers.iter().collect::<Vec<_>>(), host)?;
     fetcher.map_or(Ok(()), |fetcher| fetcher.fetch(&subject.kernel, &subject.drivers, &host.progress))?;
     let input = AnalysisInput { tools: tools.clone(), ..trace_head::input(&meta, &subject, folder.path())? };
     host.progress.step(&format!("reading {}", file.display()));

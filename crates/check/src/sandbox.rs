@@ -37,6 +37,26 @@ pub fn inputs(input: &AnalysisInput) -> Jail {
 
 /// Drops privileges for good. Every file that is needed must be open.
 pub fn enter() -> io::Result<()> {
+    leave(true)?;
+    let mut filter = needed();
+    filter.allow_values(libc::SYS_prctl, 0, &[libc::PR_SET_NAME as u32]);
+    filter.otherwise(REFUSE).install()
+}
+
+/// The same for the process that parses, which gets each file from those that ask. It ends with its socket: the thread
+/// that started it may end before.
+pub fn enter_parser() -> io::Result<()> {
+    leave(false)?;
+    let mut filter = needed();
+    for number in HANDED {
+        filter.always(*number, ALLOW);
+    }
+    filter.allow_values(libc::SYS_prctl, 0, &[libc::PR_SET_NAME as u32]);
+    filter.otherwise(REFUSE).install()
+}
+
+/// Leaves the user, and sets limits. The process ends with the thread that started it where `follows` is true.
+fn leave(follows: bool) -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
         // A user namespace, such as that of a container, may not know a user of its own.
@@ -47,13 +67,14 @@ pub fn enter() -> io::Result<()> {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
         // A core file would contain the guest's memory.
         check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
-        // This follows the change of user, which clears it: without a supervisor the process has no purpose.
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if follows {
+            // This follows the change of user, which clears it: without a supervisor the process has no purpose.
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        }
     }
     limit(libc::RLIMIT_AS, MAX_MEMORY)?;
     limit(libc::RLIMIT_NOFILE, MAX_FILES)?;
-    limit(libc::RLIMIT_CORE, 0)?;
-    allow_needed()
+    limit(libc::RLIMIT_CORE, 0)
 }
 
 /// What the analysis does: it computes, reads and writes what is open, and runs threads.
@@ -139,6 +160,15 @@ const OPENING: &[libc::c_long] = &[
     libc::SYS_getegid,
 ];
 
+/// How requests arrive with open files, how they are answered, and how one file is copied to another.
+const HANDED: &[libc::c_long] = &[
+    libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_copy_file_range,
+    libc::SYS_sendfile,
+];
+
 /// How the analysis leaves its user, and takes more from itself.
 const LEAVING: &[libc::c_long] = &[
     libc::SYS_setgroups,
@@ -151,14 +181,8 @@ const LEAVING: &[libc::c_long] = &[
     libc::SYS_setrlimit,
 ];
 
-/// Allows what the analysis does. Files cannot be opened, programs cannot be run, and memory cannot become code.
-fn allow_needed() -> io::Result<()> {
-    let mut filter = needed();
-    filter.allow_values(libc::SYS_prctl, 0, &[libc::PR_SET_NAME as u32]);
-    filter.otherwise(REFUSE).install()
-}
-
-/// Lets what the analysis does pass, and leaves all other calls to what follows.
+/// Lets what the analysis does pass, and leaves all other calls to what follows. Files cannot be opened, programs cannot be
+/// run, and memory cannot become code.
 fn needed() -> Filter {
     let mut filter = Filter::new();
     for number in ALLOWED {
@@ -202,9 +226,18 @@ mod tests {
 
     #[test]
     fn what_the_analysis_does_is_allowed_and_nothing_else() {
+        // The parent of a forked test is no supervisor, but lives as long.
+        only_computes(enter);
+    }
+
+    #[test]
+    fn the_process_that_parses_can_do_no_more() {
+        only_computes(enter_parser);
+    }
+
+    fn only_computes(confine: fn() -> io::Result<()>) {
         let status = in_child(|| {
-            // The parent of a forked test is no supervisor, but lives as long.
-            if enter().is_err() {
+            if confine().is_err() {
                 return 1;
             }
             let path = c"/etc/passwd".as_ptr();

@@ -3,7 +3,6 @@
 use crate::input::{AnalysisInput, ModuleFile, asks_for_redzones};
 use crate::plan::{Observe, RunPlan};
 use crate::reach::Reach;
-use guardrail_binfmt::ModuleImage;
 use guardrail_finding::{Finding, KERNEL_CHECKER};
 use guardrail_host::HostError;
 use guardrail_host::drivers::{digest, drivers, names, others as other_modules};
@@ -11,7 +10,8 @@ use guardrail_report::{ModuleIdentity, Run};
 use guardrail_trace::file::TraceMeta;
 use guardrail_vm::Cache;
 use guardrail_vm::kernels::Kernel;
-use guardrail_vm::modules::{ModuleFile as Driver, Modules};
+use guardrail_vm::modules::{Facts, ModuleFile as Driver, Modules};
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::symbols;
 use serde::de::DeserializeOwned;
@@ -87,19 +87,11 @@ pub fn subject_of_run(plan: &RunPlan, prepared: &Prepared) -> Run {
     }
 }
 
-/// What identifies the build of a driver; only its name where its file cannot be read.
+/// What identifies the build of a driver.
 fn identity(driver: &guardrail_vm::modules::ModuleFile) -> ModuleIdentity {
-    let name = driver.name.clone();
-    let Ok(image) = ModuleImage::parse(&name, driver.bytes.clone()) else {
-        return ModuleIdentity { name, ..ModuleIdentity::default() };
-    };
-    let info = |key| image.info(key).map(str::to_owned);
-    ModuleIdentity {
-        name,
-        version: info("version"),
-        srcversion: info("srcversion"),
-        build_id: image.build_id(),
-    }
+    let Facts { info, build_id, .. } = driver.facts.clone();
+    let (version, srcversion) = (info.version, info.srcversion);
+    ModuleIdentity { name: driver.name.clone(), version, srcversion, build_id }
 }
 
 /// The description of the run in a trace. A trace is not trusted: invalid parts are left out.
@@ -147,7 +139,7 @@ pub fn subject(meta: &TraceMeta, reach: &Reach) -> Result<Subject, HostError> {
     }
     reach.refuse(&kernel.vmlinuz)?;
     reach.refuse(&kernel.modules)?;
-    let modules = Modules::of(&kernel)?;
+    let modules = Modules::of(&kernel, &Parser::here())?;
     let digests = meta.more.get(DIGESTS_KEY).and_then(|value| value.as_array());
     let mut drivers = Vec::new();
     for (i, (_, path)) in meta.modules.iter().enumerate() {

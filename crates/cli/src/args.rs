@@ -104,6 +104,9 @@ pub enum Command {
     /// Fetch debug files for an analysis
     #[command(hide = true)]
     InternalSymbols,
+    /// Parse what others wrote, without rights
+    #[command(hide = true)]
+    InternalParser,
 }
 
 /// What `client` does.
@@ -254,6 +257,9 @@ pub struct GuardArgs {
     /// Only refuse files that are of no use
     #[arg(long, hide = true)]
     pub only_refuse: bool,
+    /// Only guard the drivers, into this folder
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub only_guard: Option<PathBuf>,
     /// Run the driver's workload in a guest, stock and guarded, and print one verdict with the figures
     #[arg(long = "try", conflicts_with_all = ["check", "log", "running"])]
     pub try_it: bool,

@@ -4,8 +4,10 @@ use crate::args::DoctorArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_binfmt::KernelImage;
+use guardrail_check::only_reading;
 use guardrail_kernel::SummaryTable;
 use guardrail_vm::doctor::State;
+use guardrail_vm::kernels::Kernel;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::{Cache, doctor, kernels};
 
@@ -30,8 +32,13 @@ pub fn run(args: &DoctorArgs) -> Result<Status, CliError> {
     let mut text = output::table(&rows);
     if args.verbose {
         let packages = Packages::new(&cache);
-        for listed in kernels::list(&cache).iter().filter(|listed| listed.cached) {
-            text.push_str(&absent(&packages, &listed.name)?);
+        let cached = kernels::list(&cache).into_iter().filter(|listed| listed.cached);
+        let found = cached.map(|listed| kernels::find(&packages, &listed.name));
+        let found = found.collect::<Result<Vec<_>, _>>()?;
+        let images: Vec<_> = found.iter().map(|kernel| kernel.vmlinuz.clone()).collect();
+        only_reading(images.iter().map(|image| image.as_path()))?;
+        for kernel in &found {
+            text.push_str(&absent(kernel)?);
         }
     }
     output::text(&text)?;
@@ -40,8 +47,7 @@ pub fn run(args: &DoctorArgs) -> Result<Status, CliError> {
 }
 
 /// The functions of the summary table that a kernel does not have.
-fn absent(packages: &Packages, name: &str) -> Result<String, CliError> {
-    let kernel = kernels::find(packages, name)?;
+fn absent(kernel: &Kernel) -> Result<String, CliError> {
     let image = KernelImage::open(&kernel.vmlinuz)?;
     let table = SummaryTable::for_image(&image);
     let absent = table.absent();

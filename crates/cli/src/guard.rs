@@ -8,6 +8,7 @@ use guardrail_campaign::{TryPlan, tryout};
 use guardrail_check::{confine, only_reading};
 use guardrail_guard::{GuardPlan, runtime_beside, violations};
 use guardrail_host::folders::program;
+use guardrail_host::process::kill_with_parent;
 use guardrail_profile::Format as ProfileFormat;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,20 +34,27 @@ pub fn run(args: &GuardArgs) -> Result<Status, CliError> {
         output::text(&if json { inspection.json()? } else { inspection.text() })?;
         return Ok(if inspection.is_sound() { Status::Clean } else { Status::Findings });
     }
-    let plan = plan(args, args.out.as_deref().unwrap_or(Path::new("")));
+    let out = args.only_guard.as_deref().or(args.out.as_deref());
+    let plan = plan(args, out.unwrap_or(Path::new("")));
     if args.only_refuse {
         only_reading(plan.files().iter().map(PathBuf::as_path))?;
         plan.refuse()?;
         return Ok(Status::Clean);
     }
-    if let Some(refused) = refused(&plan)? {
-        return Ok(refused);
+    if args.only_guard.is_none() {
+        if let Some(refused) = refused(&plan)? {
+            return Ok(refused);
+        }
+        if args.try_it {
+            return compared(args, json);
+        }
     }
-    if args.try_it {
-        return compared(args, json);
-    }
-    let Some(out) = &args.out else { return Err(CliError::Usage("--out says where to".into())) };
+    let Some(out) = args.only_guard.as_ref().or(args.out.as_ref()) else {
+        return Err(CliError::Usage("--out says where to".into()));
+    };
     let summary = guardrail_guard::guard(&plan, &Progress::shown(), &confine)?;
+    // The process that compares prints the rest.
+    let json = json && args.only_guard.is_none();
     output::text(&if json { summary.json()? } else { summary.text(out) })?;
     Ok(Status::Clean)
 }
@@ -58,8 +66,7 @@ fn refused(plan: &GuardPlan) -> Result<Option<Status>, CliError> {
         return Ok(None);
     }
     let program = program()?;
-    let mut command = Command::new(&program);
-    let ended = command.args(std::env::args_os().skip(1)).arg("--only-refuse").stdin(Stdio::null()).status();
+    let ended = again(&program).arg("--only-refuse").status();
     let status = ended.map_err(CliError::io("start", program.display()))?;
     match status.code() {
         Some(0) => Ok(None),
@@ -68,12 +75,33 @@ fn refused(plan: &GuardPlan) -> Result<Option<Status>, CliError> {
     }
 }
 
+/// The command of this process once more.
+fn again(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1)).stdin(Stdio::null());
+    kill_with_parent(&mut command);
+    command
+}
+
 /// Compares the guarded driver with the stock one in a guest. Without `--out` the guarded files are removed.
+///
+/// Another process guards the driver, since a confined one cannot start guests.
 fn compared(args: &GuardArgs, json: bool) -> Result<Status, CliError> {
     let folder = tempfile::tempdir().map_err(CliError::io("create", "a folder for guarded drivers"))?;
+    let out = args.out.as_deref().unwrap_or(folder.path());
+    let program = program()?;
+    let guarded = again(&program).arg("--only-guard").arg(out).stderr(Stdio::inherit()).output();
+    let guarded = guarded.map_err(CliError::io("start", program.display()))?;
+    match guarded.status.code() {
+        Some(0) => {}
+        Some(code) if code == Status::Usage as i32 => return Ok(Status::Usage),
+        Some(code) if code == Status::RunFailed as i32 => return Ok(Status::RunFailed),
+        _ => return Err(CliError::Run("the process that guards the drivers was ended".into())),
+    }
+    let summary = String::from_utf8_lossy(&guarded.stdout).into_owned();
     let tried = tryout::run(&TryPlan {
-        guard: plan(args, args.out.as_deref().unwrap_or(folder.path())),
-        keep: args.out.is_some(),
+        guard: plan(args, out),
+        summary: if args.out.is_some() { summary } else { String::new() },
         policy: args.policy,
         device: args.device.clone(),
         workload: args.workload.clone(),

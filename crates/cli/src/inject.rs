@@ -5,6 +5,7 @@ use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_campaign::MutantPlan;
 use guardrail_campaign::mutants::{self, Made};
+use guardrail_check::confine;
 use guardrail_host::files;
 
 /// Makes mutants, and runs them if the arguments ask for it.
@@ -12,7 +13,7 @@ pub fn run(args: &InjectArgs) -> Result<Status, CliError> {
     let plan = plan(args);
     let json = args.format == ListFormat::Json;
     if !args.run {
-        let made = mutants::make(&plan)?;
+        let made = mutants::make(&plan, &confine)?;
         output::text(&match json {
             false => mutants::of_mutants(&made),
             true => files::json(&made.iter().flat_map(Made::named).collect::<Vec<_>>())?,

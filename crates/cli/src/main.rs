@@ -83,6 +83,10 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
             guardrail_check::fetcher::serve()?;
             Ok(Status::Clean)
         }
+        Command::InternalParser => {
+            guardrail_check::parsing::serve(guardrail_campaign::mutants::jobs())?;
+            Ok(Status::Clean)
+        }
         Command::InternalSource(args) => headers::source(&args),
     }
 }

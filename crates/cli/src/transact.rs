@@ -8,6 +8,7 @@ use crate::errors::{CliError, Status};
 use crate::output;
 use crate::progress::Progress;
 use device::Verb;
+use guardrail_check::confine;
 use guardrail_transact::{SurveyPlan, survey};
 use guardrail_vm::error::{Error, suggest};
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ pub fn run(command: &TransactCommand) -> Result<Status, CliError> {
     match command {
         TransactCommand::Survey(args) => {
             let plan = SurveyPlan { kernel: args.kernel.clone(), all: args.all };
-            let found = survey(&plan, &Progress::shown())?;
+            let found = survey(&plan, &Progress::shown(), &confine)?;
             output::text(&if args.json { found.json()? } else { found.text() })?;
         }
         TransactCommand::List => output::text(&listed(&choices()?))?,

@@ -10,6 +10,7 @@ use guardrail_gate::{Open, device, vfio_user};
 use guardrail_jail::Jail;
 use guardrail_trace::pci::PciAddress;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Stop, Watch, Watched, device_side, run};
 use guardrail_vm::{Cache, kernels};
@@ -67,7 +68,7 @@ fn measure(hung: Hung, outside: bool, tries: usize) -> Result<(), Box<dyn Error>
     let packages = Packages::new(&Cache::open()?);
     let request =
         Request { more: &[], driver: "e1000", kernel: kernels::DEFAULT, device: None, workload: None };
-    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let (mut times, mut ended) = (Vec::new(), 0);
     for _ in 0..tries {
         let (took, by_force) = one(&prepared, hung, outside)?;

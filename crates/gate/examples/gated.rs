@@ -5,6 +5,7 @@
 use guardrail_gate::{Access, Gate, Memory, Space, Verdict, device, vfio_user};
 use guardrail_jail::Jail;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, TcgThreads, Watch, device_side, run};
 use guardrail_vm::{Cache, kernels};
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         device: None,
         workload: workload.as_deref(),
     };
-    let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let folder = tempfile::tempdir()?;
     let mut options = Options::new(folder.path());
     let mut hold = (u64::MAX, Duration::ZERO);

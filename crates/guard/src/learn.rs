@@ -9,6 +9,7 @@ use guardrail_vm::installed::Target;
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::{ModuleFile, Modules};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -108,7 +109,7 @@ pub fn learn(plan: &LearnPlan, progress: &Progress, confine: &Confine<'_>) -> Re
 /// The modules that are to be described, each behind those that it needs.
 fn modules(kernel: &Kernel, wanted: &[String]) -> Result<Vec<ModuleFile>, HostError> {
     let mut list: Vec<ModuleFile> = Vec::new();
-    let all = Modules::of(kernel)?;
+    let all = Modules::of(kernel, &Parser::here())?;
     if wanted.is_empty() {
         for name in all.names() {
             all.add(name, name, &mut list)?;

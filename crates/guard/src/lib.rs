@@ -8,6 +8,7 @@
 //! Invariants: each file is written whole or not at all, and the description last. All that is fetched or built is so before
 //! a file of the user's is read.
 
+mod apart;
 mod findings;
 mod inspect;
 pub mod learn;
@@ -19,6 +20,7 @@ mod summary;
 pub mod violations;
 mod workshop;
 
+pub use apart::{FarWorkshop, Harden};
 pub use inspect::{Inspection, inspect, runtime_beside};
 pub use plan::{GuardPlan, guard};
 pub use policy::Policy;

@@ -14,6 +14,7 @@ use guardrail_vm::admission;
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::runtime;
 use std::collections::BTreeSet;
 use std::fs;
@@ -91,7 +92,7 @@ pub fn guard(plan: &GuardPlan, progress: &Progress, confine: &Confine<'_>) -> Re
     };
     let drivers = plan.drivers.iter().map(|driver| zoo::provide(&packages, &target.kernel, driver));
     let drivers = drivers.collect::<Result<Vec<_>, _>>()?;
-    let modules = Modules::of(&target.kernel)?;
+    let modules = Modules::of(&target.kernel, &Parser::here())?;
     let absent = |driver: &&String| !Path::new(driver).is_file() && !modules.has(driver);
     drivers.iter().find(absent).map_or(Ok(()), |driver| modules.plan(driver).map(drop))?;
     progress.step("the runtime");

@@ -69,10 +69,20 @@ impl<'a> Workshop<'a> {
     pub fn open(target: &Target, runtime: &Path, domain: u8) -> Result<Workshop<'a>, HostError> {
         let what = runtime.display().to_string();
         let runtime = files::input(runtime, MAX_FILE)?;
-        let exports = Exports::read(&what, runtime.clone())?;
-        exports.fits(&what, &target.kernel.release)?;
-        let kernel = KernelImage::open(&target.kernel.vmlinuz)?;
-        let release = target.kernel.release.clone();
+        let kernel = || Ok(KernelImage::open(&target.kernel.vmlinuz)?);
+        Workshop::of(&target.kernel.release, (&what, runtime), kernel, domain)
+    }
+
+    /// The same with the bytes of the runtime, which has a name in errors. The kernel is read after it.
+    pub(crate) fn of(
+        release: &str,
+        (what, runtime): (&str, Vec<u8>),
+        kernel: impl FnOnce() -> Result<KernelImage, HostError>,
+        domain: u8,
+    ) -> Result<Workshop<'a>, HostError> {
+        let exports = Exports::read(what, runtime.clone())?;
+        exports.fits(what, release)?;
+        let (kernel, release) = (kernel()?, release.to_owned());
         let (trusted, threshold, transact, rows) = (Vec::new(), 0, None, Vec::new());
         Ok(Workshop { release, runtime, exports, domain, trusted, threshold, transact, kernel, rows })
     }

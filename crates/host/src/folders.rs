@@ -2,6 +2,7 @@
 
 use crate::error::HostError;
 use guardrail_vm::OwnedFolder;
+use guardrail_vm::parser::Parser;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,11 @@ pub fn absolute(path: &Path) -> Result<PathBuf, HostError> {
 pub fn program() -> Result<PathBuf, HostError> {
     let this = this_program()?;
     if this.file_name().is_some_and(|name| name == PROGRAM) { Ok(this) } else { beside(&this, PROGRAM) }
+}
+
+/// A process that parses what others wrote, for one that cannot confine itself.
+pub fn parser() -> Result<Parser, HostError> {
+    Ok(Parser::apart(&program()?))
 }
 
 /// The path of one of Guardrail's libraries, beside the program.

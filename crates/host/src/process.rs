@@ -1,4 +1,4 @@
-//! A `guardrail check` in a process of its own, for commands that make many runs. No failure of a run can end
+//! Processes that end with this one, and a `guardrail check` in one, for commands that make many runs. No failure of a run can end
 //! the command, and no run outlives it.
 
 use crate::error::HostError;
@@ -7,6 +7,22 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+
+/// Has the process of a command killed when the thread that starts it ends.
+pub fn kill_with_parent(command: &mut Command) {
+    end_with_parent(command, libc::SIGKILL);
+}
+
+/// Has a signal sent to the process of a command when the thread that starts it ends.
+fn end_with_parent(command: &mut Command, signal: libc::c_int) {
+    // SAFETY: the closure calls one async-signal-safe function and touches no memory.
+    unsafe {
+        command.pre_exec(move || match libc::prctl(libc::PR_SET_PDEATHSIG, signal) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+}
 
 /// A running `guardrail check`; dropping it ends it. Its guest ends with it.
 pub struct Process(std::process::Child);
@@ -28,16 +44,8 @@ impl Process {
         command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
         // This process handles Ctrl-C at the terminal: it ends a run in order.
         command.process_group(0);
-        // SAFETY: the closure calls one async-signal-safe function and touches no memory.
-        unsafe {
-            command.pre_exec(|| {
-                // However this process ends, the run must not continue alone; it ends its guest, too.
-                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
+        // However this process ends, the run must not continue alone; it ends its guest, too.
+        end_with_parent(&mut command, libc::SIGTERM);
         let program = command.get_program().to_string_lossy().into_owned();
         Ok(Process(command.spawn().map_err(HostError::io("start", program))?))
     }

@@ -6,6 +6,7 @@ use guardrail_vm::Cache;
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::symbols;
 use std::path::PathBuf;
 
@@ -19,8 +20,15 @@ pub struct Symbols {
 }
 
 /// Fetches the debug files that the cache lacks, and says each step. A file that cannot be fetched is said and left out.
-pub fn fetch(cache: &Cache, kernel: &Kernel, modules: &[&ModuleFile], tell: &mut dyn FnMut(&str)) {
-    let lacks = symbols::fetch(&Packages::new(cache), kernel, modules, tell).unwrap_or_else(|error| {
+pub fn fetch(
+    cache: &Cache,
+    parser: &Parser,
+    kernel: &Kernel,
+    modules: &[&ModuleFile],
+    tell: &mut dyn FnMut(&str),
+) {
+    let fetched = symbols::fetch(&Packages::new(cache), parser, kernel, modules, tell);
+    let lacks = fetched.unwrap_or_else(|error| {
         vec![format!("debug information cannot be fetched: {}", sentence(&error.into()))]
     });
     lacks.iter().for_each(|lack| tell(lack));
@@ -29,12 +37,18 @@ pub fn fetch(cache: &Cache, kernel: &Kernel, modules: &[&ModuleFile], tell: &mut
 impl Symbols {
     /// Brings the debug files into the cache, where `guardrail_vm::symbols` finds them. A file that cannot be fetched
     /// is said and left out; a file of the user's that fits neither the kernel nor a driver is an error.
-    pub fn provide(&self, kernel: &Kernel, modules: &[&ModuleFile], host: &Host) -> Result<(), HostError> {
+    pub fn provide(
+        &self,
+        parser: &Parser,
+        kernel: &Kernel,
+        modules: &[&ModuleFile],
+        host: &Host,
+    ) -> Result<(), HostError> {
         for file in &self.files {
-            symbols::keep(&host.cache, kernel, modules, file)?;
+            symbols::keep(&host.cache, parser, kernel, modules, file)?;
         }
         if self.fetch {
-            fetch(&host.cache, kernel, modules, &mut |step| host.progress.step(step));
+            fetch(&host.cache, parser, kernel, modules, &mut |step| host.progress.step(step));
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! The zoo: drivers with planted bugs, built from their sources at the first request.
 
 use crate::error::HostError;
+use crate::folders;
 use crate::progress::Progress;
 use guardrail_vm::kbuild;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::{LoadPlan, Modules};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::{Error, error::suggest};
 use std::collections::BTreeMap;
@@ -35,7 +37,7 @@ pub fn prepare(
     drivers.extend_from_slice(request.more);
     let drivers = built_for(packages, request.kernel, drivers, progress)?;
     let request = Request { driver: &drivers[0], more: &drivers[1..], ..request };
-    Ok(Prepared::new(packages, request, &mut |step| progress.step(step))?)
+    Ok(Prepared::new(packages, &folders::parser()?, request, &mut |step| progress.step(step))?)
 }
 
 /// Says once what this machine does not keep from QEMU and the gate.
@@ -51,8 +53,13 @@ fn say_gap(progress: &Progress) {
 }
 
 /// A driver with what it needs. It is a module's name, a path, or `zoo/NAME`, which is built for the kernel.
-pub fn plan(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<LoadPlan, HostError> {
-    Ok(Modules::of(kernel)?.plan(&provide(packages, kernel, driver)?)?)
+pub fn plan(
+    packages: &Packages,
+    parser: &Parser,
+    kernel: &Kernel,
+    driver: &str,
+) -> Result<LoadPlan, HostError> {
+    Ok(Modules::of(kernel, parser)?.plan(&provide(packages, kernel, driver)?)?)
 }
 
 /// The same driver, or the file that is built of it where it is of the zoo.

@@ -2,16 +2,17 @@
 
 use crate::power::{Bus, Power, drivers};
 use guardrail_binfmt::{Btf, KernelImage, ModuleImage};
-use guardrail_host::{HostError, Progress};
+use guardrail_host::{HostError, Progress, files};
 use guardrail_report::columns::table;
 use guardrail_vm::Cache;
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The version of the JSON form.
@@ -111,16 +112,22 @@ fn class(path: &Path, all: bool) -> Option<String> {
     all.then_some(folder)
 }
 
-/// Looks through the modules of a kernel.
-pub fn survey(plan: &SurveyPlan, progress: &Progress) -> Result<Survey, HostError> {
+/// Takes from the process what it does not need, given the files that it reads and those that it writes.
+pub type Confine<'a> = dyn Fn(&[PathBuf], &[PathBuf]) -> Result<(), HostError> + 'a;
+
+/// Looks through the modules of a kernel. It is fetched before `confine` is called, and no file of it is read before that.
+pub fn survey(plan: &SurveyPlan, progress: &Progress, confine: &Confine<'_>) -> Result<Survey, HostError> {
     let cache = Cache::open()?;
     let packages = Packages::new(&cache);
     progress.step(&plan.kernel);
     let target = Target::find(&packages, &plan.kernel)?;
+    let modules = Modules::of(&target.kernel, &Parser::here())?;
+    let folders = files::linked(&target.kernel.modules).into_iter();
+    let read: Vec<PathBuf> = folders.chain([target.kernel.vmlinuz.clone()]).collect();
+    confine(&read, &[])?;
     let image = KernelImage::open(&target.kernel.vmlinuz)?;
     progress.step("modules");
     let mut rows: BTreeMap<(String, Bus), Row> = BTreeMap::new();
-    let modules = Modules::of(&target.kernel)?;
     for (name, path) in modules.files() {
         let Some(class) = class(path, plan.all) else { continue };
         let module = ModuleImage::open(path)?;

@@ -131,6 +131,14 @@ pub enum Error {
         /// The last lines of its error output.
         why: String,
     },
+    /// A file that the process which parses gave no answer about.
+    #[error("{} cannot be read: the process that parses it {why}", .what.display())]
+    Parser {
+        /// The file.
+        what: PathBuf,
+        /// How the process failed.
+        why: String,
+    },
     /// A file operation that failed.
     #[error("cannot {doing} {}: {source}", .path.display())]
     Io {

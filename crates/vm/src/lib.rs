@@ -24,6 +24,7 @@ mod guest_image;
 pub mod heard;
 mod kernel;
 mod oracle;
+pub mod parser;
 pub mod qemu;
 pub mod run;
 
@@ -33,7 +34,7 @@ pub use fetch::cache::Cache;
 pub use fetch::owned::OwnedFolder;
 pub use fetch::{cache, packages, software, sources};
 pub use guest_image::{admission, initramfs, prepare};
-pub use kernel::{installed, kbuild, kernels, modules, runtime, symbols};
+pub use kernel::{installed, jobs, kbuild, kernels, modules, runtime, symbols};
 pub use oracle::{packets, sectors};
 pub use qemu::qmp;
 pub use run::console::without_time;

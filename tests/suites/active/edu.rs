@@ -5,6 +5,7 @@ use guardrail_protocol::header;
 use guardrail_protocol::library::Library;
 use guardrail_tests::{Ran, ensure};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kbuild, kernels};
@@ -49,7 +50,7 @@ fn run(kernel: &str, patches: &[&str], workload: &str, variables: &[(&str, &str)
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/active");
     let workload = root.join(format!("{workload}.sh"));
     let request = Request { driver, more: &[], kernel, device: Some("edu"), workload: workload.to_str() };
-    let mut prepared = Prepared::new(&packages, request, &mut |_| {})?;
+    let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let parts = [root.join("driver.sh"), workload].map(std::fs::read_to_string);
     prepared.workload.script = parts.into_iter().collect::<Result<String, _>>()?;
     let mut options = Options { cpus: 2, ..Options::new(folder.path()) };

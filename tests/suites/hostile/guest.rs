@@ -3,6 +3,7 @@
 use crate::verdict::{End, Verdict};
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Outcome};
 use guardrail_vm::{Cache, kbuild, kernels};
@@ -132,7 +133,7 @@ impl Lab {
             device: None,
             workload: Some(&plain(&workload)?),
         };
-        let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+        let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
         let variables = [("TWIN", twin), ("NUMBERS", &names.join(" ")), ("AFTER", after)]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let files = vec![

@@ -6,6 +6,7 @@ use guardrail_kernel::isolation::Isolation;
 use guardrail_vm::kernels::{self, Kernel};
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use libtest_mimic::Failed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -125,7 +126,7 @@ pub fn functions(packages: &Packages, kernel: &Kernel) -> Result<(Vec<Function>,
     let image = KernelImage::open(&kernel.vmlinuz)?;
     let isolation = Isolation::built_in(vec![Arc::clone(image.btf())])?;
     let exports = std::fs::read_to_string(kernels::headers_tree(packages, kernel)?.join("Module.symvers"))?;
-    let modules = Modules::of(kernel)?;
+    let modules = Modules::of(kernel, &Parser::here())?;
     let mut types: BTreeMap<&str, Option<Arc<Btf>>> =
         BTreeMap::from([("vmlinux", Some(Arc::clone(image.btf())))]);
     let (mut functions, mut namespaces) = (Vec::new(), Vec::new());

@@ -5,6 +5,7 @@ use crate::source;
 use crate::verdict::{self, Verdict};
 use guardrail_tests::workshop::Workshop;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::run::{Options, Start, TcgThreads};
 use guardrail_vm::{Cache, kbuild, kernels};
@@ -118,7 +119,7 @@ impl Lab {
             device: None,
             workload: Some(&plain(&workload)?),
         };
-        let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+        let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
         let list: Vec<String> = calls.iter().map(|call| call.code().to_string()).collect();
         let files = vec![
             ("victim.ko".to_owned(), std::fs::read(file("sources/victim.ko"))?),

@@ -4,20 +4,18 @@ use super::folder::{Folder, Line, Protection, SCHEMA, Settings};
 use super::guest::{GuestSettings, Ran, TestModule};
 use super::oops::Console;
 use super::verdict::{How, Judged, Verdict};
-use super::{Ended, mutants, table};
+use super::{Ended, Stock, made_apart, table};
 use crate::standing::Standing;
 use crate::{MutantPlan, jobs};
-use guardrail_guard::Policy;
-use guardrail_guard::Workshop;
 use guardrail_guard::violations;
+use guardrail_guard::{FarWorkshop, Policy};
 use guardrail_host::drivers::{digest, seconds, variables};
 use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, Signals, Status, files, zoo};
-use guardrail_mutate::{Kind, Subject};
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
-use guardrail_vm::prepare::Request;
+use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::runtime;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -47,7 +45,6 @@ struct Planned {
 /// Makes the mutants, runs those that have not run yet, and returns the table.
 pub fn run(
     plan: &MutantPlan,
-    kinds: &[Kind],
     folder: &Folder,
     packages: &Packages,
     signals: &Signals,
@@ -63,7 +60,7 @@ pub fn run(
     let prepared = zoo::prepare(packages, request, progress)?;
     let chosen = variables(&plan.variables)?;
     prepared.refuse_unread(chosen.iter().map(|(name, _)| name.as_str()))?;
-    let subject = Subject::parse(&plan.driver, prepared.plan.driver.bytes.clone())?;
+    let stock = stock(&prepared)?;
     places(&plan.with, &prepared.plan.before)?;
     let guest_settings = GuestSettings {
         prepared: &prepared,
@@ -74,10 +71,10 @@ pub fn run(
     };
     folder.begin(&Settings {
         schema: SCHEMA.to_owned(),
-        driver: subject.driver().to_owned(),
+        driver: prepared.plan.driver.name.clone(),
         with: plan.with.clone(),
         kernel: prepared.kernel.release.clone(),
-        stock: digest(subject.stock()),
+        stock: digest(&stock),
         device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
         workload: prepared.workload.name.clone(),
         script: digest(prepared.workload.script.as_bytes()),
@@ -86,16 +83,20 @@ pub fn run(
         timeout: plan.timeout,
     })?;
     let modules = match plan.mutants.as_slice() {
-        [] => made(plan, kinds, &subject, folder, progress)?,
+        [] => {
+            progress.step("mutants");
+            let made = made_apart(plan)?.into_iter();
+            made.map(|(kind, name)| (kind, name.clone(), folder.mutant(&name))).collect()
+        }
         files => given(files)?,
     };
     let guarding = plan.guarded.map(|policy| {
         progress.step("the runtime of guarded drivers");
         let target = Target { kernel: prepared.kernel.clone(), headers: None };
         let built = runtime::ensure_for(packages, &target)?.module;
-        let workshop = Workshop::open(&target, &built, DOMAIN)?;
-        let driver = ModuleFile { bytes: subject.stock().to_vec(), ..prepared.plan.driver.clone() };
-        let original = workshop.harden(&driver, &prepared.plan.before)?.file;
+        let workshop = FarWorkshop::new(&prepared.parser, &prepared.kernel, &built, DOMAIN)?;
+        let driver = ModuleFile { bytes: stock.clone(), ..prepared.plan.driver.clone() };
+        let original = workshop.harden(&driver, &prepared.plan.before)?;
         let needed = needed(&plan.with, &prepared.plan.before, &workshop)?;
         Ok::<_, HostError>(Guarding { workshop, policy, original, needed })
     });
@@ -105,7 +106,7 @@ pub fn run(
     let saved = Default::default();
     let campaign =
         Campaign { folder, guest_settings: &guest_settings, guarding, signals, saved, known: folder.lines() };
-    let mut usual = campaign.usual(subject.stock())?;
+    let mut usual = campaign.usual(&stock)?;
     let in_way = |(kind, name, file): &(String, String, PathBuf), way| Planned {
         kind: kind.clone(),
         name: name.clone(),
@@ -122,7 +123,7 @@ pub fn run(
         let guarded: Vec<Planned> =
             modules.iter().filter(wanted).map(|module| in_way(module, Protection::Guarded)).collect();
         if !guarded.is_empty() {
-            usual.extend(campaign.usual_guarded(subject.stock(), &usual)?);
+            usual.extend(campaign.usual_guarded(&stock, &usual)?);
             lines.extend(campaign.run(&guarded, &usual, plan.jobs)?);
         }
     }
@@ -135,18 +136,12 @@ pub fn run(
     Ok(Ended { rows, runs: lines.len(), failed })
 }
 
-/// Mutants that are made now: kind, name and file.
-fn made(
-    plan: &MutantPlan,
-    kinds: &[Kind],
-    subject: &Subject,
-    folder: &Folder,
-    progress: &Progress,
-) -> Result<Vec<(String, String, PathBuf)>, HostError> {
-    let made = mutants(plan, kinds, subject, folder, progress)?;
-    let names = made.iter().flat_map(|made| made.mutants.iter().map(|mutant| mutant.name()));
-    let kinds = made.iter().flat_map(|made| made.mutants.iter().map(|mutant| mutant.kind.name().to_owned()));
-    Ok(kinds.zip(names).map(|(kind, name)| (kind, name.clone(), folder.mutant(&name))).collect())
+/// The stock driver in the form of mutants: without its signature.
+fn stock(prepared: &Prepared) -> Result<Vec<u8>, HostError> {
+    let driver = &prepared.plan.driver;
+    let job = Stock { what: driver.path.display().to_string() };
+    let found = prepared.parser.ask(&job, &[], &driver.bytes);
+    Ok(found.map_err(|error| error.of(&driver.path, guardrail_vm::Error::BadValue))?.1)
 }
 
 /// Mutants that exist already: kind, name and file.
@@ -177,10 +172,10 @@ fn places(names: &[String], before: &[ModuleFile]) -> Result<Vec<usize>, HostErr
 fn needed(
     names: &[String],
     before: &[ModuleFile],
-    workshop: &Workshop<'_>,
+    workshop: &FarWorkshop,
 ) -> Result<Vec<ModuleFile>, HostError> {
     let one = |place: usize| {
-        let file = workshop.harden(&before[place], &before[..place])?.file;
+        let file = workshop.harden(&before[place], &before[..place])?;
         Ok(ModuleFile { bytes: file, ..before[place].clone() })
     };
     places(names, before)?.into_iter().map(one).collect()
@@ -188,7 +183,7 @@ fn needed(
 
 /// The settings for guarded mutants.
 struct Guarding {
-    workshop: Workshop<'static>,
+    workshop: FarWorkshop,
     policy: Policy,
     /// The guarded driver without bugs.
     original: Vec<u8>,
@@ -199,7 +194,7 @@ struct Guarding {
 impl Guarding {
     /// The guarded driver, and the digest of all that it depends on; or why it cannot be guarded.
     fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<(Vec<u8>, String), HostError> {
-        let file = self.workshop.harden(driver, before)?.file;
+        let file = self.workshop.harden(driver, before)?;
         let needed = self.needed.iter().map(|module| module.bytes.as_slice());
         let all = [&file[..], &self.workshop.runtime[..]].into_iter().chain(needed);
         let digests = all.map(digest).collect::<Vec<_>>().join("-");

@@ -5,7 +5,7 @@
 //! Must not know: how the tracer holds an access, how checkers find races.
 
 mod consequence;
-mod points;
+pub(crate) mod points;
 mod repeat;
 mod scheduling;
 mod verdict;
@@ -180,11 +180,13 @@ pub fn confirm_races(
     effort: Effort,
     host: &Host,
 ) -> Result<Vec<Met>, HostError> {
-    let images = points::images(prepared)?;
+    let races: Vec<&Finding> = findings.iter().filter(|finding| finding.kind == RACE).collect();
+    let found = points::of(prepared, &races)?;
     let mut open = Vec::new();
     let mut seen: Vec<Seen> = Vec::new();
-    for (i, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == RACE) {
-        match points::of(finding, &images, seen.len() as u32) {
+    let races = findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == RACE);
+    for ((i, finding), points) in races.zip(found) {
+        match points {
             Ok(points) => {
                 open.push((i, points));
                 seen.push(Seen::default());

@@ -1,16 +1,19 @@
 //! The tracer's configuration: what it traces, and which accesses it holds.
 
 use crate::plan::RunPlan;
-use guardrail_binfmt::{KernelImage, ModuleImage, orc};
+use guardrail_binfmt::image::MAX_FILE;
+use guardrail_binfmt::{KernelError, KernelImage, ModuleImage, orc};
 use guardrail_host::HostError;
 use guardrail_host::drivers::{drivers, others};
 use guardrail_jail::Jail;
 use guardrail_kernel::gate as gate_config;
 use guardrail_kernel::{SummaryTable, hook_modules, module_tables, tracer_config};
 use guardrail_trace::config::{self, Holds, Samples, TracerConfig, Unwind};
+use guardrail_vm::parser::{Given, Job};
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::TcgThreads;
-use std::fs;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -45,23 +48,85 @@ pub fn write_config(
     holding: Holding,
     file: &Path,
 ) -> Result<Vec<String>, HostError> {
-    let image = KernelImage::open(&prepared.kernel.vmlinuz)?;
-    let unwind = write_tables(&image, &log.with_file_name(TABLES))?;
+    let (found, tables) = configured(prepared, &holding)?;
+    let unwind = match found.unwind {
+        Some(unwind) => Some(write_tables(unwind, &tables, &log.with_file_name(TABLES))?),
+        None => None,
+    };
+    // Of the answer only what stems from the kernel is taken. Without a gate that was asked for there is no run.
+    let gate = match (holding.gate, found.gate) {
+        (None, _) => None,
+        (Some(own), Some(found)) => {
+            let limit_millis = own.limit.as_millis() as u64;
+            Some(config::Gate { strict: own.strict, limit_millis, ram: own.memory, ..found })
+        }
+        (Some(_), None) => return Err(HostError::Run("the kernel's gate was not configured".into())),
+    };
+    let watch = drivers(prepared).map(|driver| driver.name.clone()).collect();
     let log = log.display().to_string();
-    let watch: Vec<String> = drivers(prepared).map(|driver| driver.name.clone()).collect();
-    let table = SummaryTable::for_image(&image);
-    let mut config = tracer_config(&image, &table, &watch, &log)?;
-    // A module that cannot be read has no hooks.
-    let modules = others(prepared).filter_map(|file| ModuleImage::parse(&file.name, file.bytes.clone()).ok());
-    hook_modules(&mut config, &table, &modules.collect::<Vec<_>>());
-    let gate = holding.gate.map(|gate| config::Gate {
-        strict: gate.strict,
-        ..gate_config(&image, &gate.memory, gate.limit.as_millis() as u64)
-    });
-    let config = TracerConfig { holds: holding.holds, gate, unwind, ..config };
+    let config = TracerConfig { log, watch, holds: holding.holds, gate, unwind, ..found };
     let text = serde_json::to_vec(&config).map_err(|error| HostError::Run(error.to_string()))?;
     fs::write(file, text).map_err(HostError::io("write", file.display()))?;
     Ok(config.hooks.into_iter().map(|hook| hook.name).collect())
+}
+
+/// The part of the configuration that the kernel and its modules give, and the kernel's unwind tables.
+fn configured(prepared: &Prepared, holding: &Holding) -> Result<(TracerConfig, Vec<u8>), HostError> {
+    let path = &prepared.kernel.vmlinuz;
+    let image = File::open(path).map_err(HostError::io("open", path.display()))?;
+    let modules = || others(prepared).map(|module| (module.name.clone(), module.bytes.as_slice()));
+    let job = Configure {
+        what: path.display().to_string(),
+        modules: modules().map(|(name, bytes)| (name, bytes.len())).collect(),
+        memory: holding.gate.as_ref().map(|gate| gate.memory.clone()),
+    };
+    let bytes: Vec<u8> = modules().flat_map(|(_, bytes)| bytes).copied().collect();
+    let found = prepared.parser.ask(&job, &[&image], &bytes);
+    Ok(found.map_err(|error| error.of(path, guardrail_vm::Error::BadValue))?)
+}
+
+/// Works out the tracer's configuration for a kernel, which is a file, and for modules, whose bytes follow one another.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Configure {
+    what: String,
+    /// The modules that are not traced: their names and sizes.
+    modules: Vec<(String, usize)>,
+    /// The physical addresses of the guest's memory, where device accesses are held.
+    memory: Option<Vec<(u64, u64)>>,
+}
+
+impl Job for Configure {
+    const NAME: &'static str = "tracer";
+    type Answer = TracerConfig;
+
+    fn run(self, mut given: Given) -> Result<(TracerConfig, Vec<u8>), String> {
+        let sentence = |error: KernelError| error.to_string();
+        let image = KernelImage::parse(&self.what, given.read(MAX_FILE)?).map_err(sentence)?;
+        let table = SummaryTable::for_image(&image);
+        let mut config = tracer_config(&image, &table, &[], "").map_err(sentence)?;
+        // A module that cannot be read has no hooks.
+        let modules = pieces(&self.modules, &given.bytes);
+        let modules = modules.filter_map(|(name, bytes)| ModuleImage::parse(name, bytes.to_vec()).ok());
+        hook_modules(&mut config, &table, &modules.collect::<Vec<_>>());
+        config.gate = self.memory.map(|memory| gate_config(&image, &memory, 0));
+        let Some((places_at, places, entries)) = orc::tables(&image) else { return Ok((config, Vec::new())) };
+        let (tables, places_size) = (String::new(), places.len() as u64);
+        config.unwind = Some(Unwind { tables, places_at, places_size, module: module_tables(&image) });
+        Ok((config, [places, entries].concat()))
+    }
+}
+
+/// The parts of bytes that follow one another, by their names and sizes.
+pub fn pieces<'a>(
+    sizes: &'a [(String, usize)],
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+    let mut rest = bytes;
+    sizes.iter().map_while(move |(name, size)| {
+        let (piece, more) = rest.split_at_checked(*size)?;
+        rest = more;
+        Some((name.as_str(), piece))
+    })
 }
 
 /// The files beside its configuration that the tracer opens: it writes the log, and reads the tables beside it.
@@ -69,12 +134,11 @@ pub fn reach(log: &Path) -> Jail {
     Jail::new().writes(log).reads(log.with_file_name(TABLES))
 }
 
-/// Writes the tables by which the kernel unwinds its stacks, beside the log. `None` for a kernel without them.
-fn write_tables(image: &KernelImage, file: &Path) -> Result<Option<Unwind>, HostError> {
-    let Some((places_at, places, entries)) = orc::tables(image) else { return Ok(None) };
-    fs::write(file, [places, entries].concat()).map_err(HostError::io("write", file.display()))?;
-    let tables = file.display().to_string();
-    Ok(Some(Unwind { tables, places_at, places_size: places.len() as u64, module: module_tables(image) }))
+/// Writes the tables by which the kernel unwinds its stacks, beside the log.
+fn write_tables(unwind: Unwind, tables: &[u8], file: &Path) -> Result<Unwind, HostError> {
+    fs::write(file, tables).map_err(HostError::io("write", file.display()))?;
+    let places_size = unwind.places_size.min(tables.len() as u64);
+    Ok(Unwind { tables: file.display().to_string(), places_size, ..unwind })
 }
 
 /// The samples of `datacollider`, where it is among the checkers. CPUs that take turns on one thread have turns of a tenth of a

@@ -1,7 +1,7 @@
 //! Decides which runs a survey consists of.
 
 use guardrail_host::drivers::digest;
-use guardrail_host::{HostError, Progress, files, zoo};
+use guardrail_host::{HostError, Progress, files, folders, zoo};
 use guardrail_report::survey::Position;
 use guardrail_vm::catalog::{self, Class, Entry};
 use guardrail_vm::kernels;
@@ -83,12 +83,13 @@ pub fn plan(
     kernels: &[String],
     progress: &Progress,
 ) -> Result<Vec<Planned>, HostError> {
+    let parser = folders::parser()?;
     let mut modules = Vec::new();
     for kernel in kernels {
         progress.step(&format!("kernel {kernel}"));
         let found = guardrail_vm::kernels::find(packages, kernel)?;
         let image = files::read(&found.vmlinuz).unwrap_or_default();
-        modules.push((kernel, Modules::of(&found)?, digest(&image)));
+        modules.push((kernel, Modules::of(&found, &parser)?, digest(&image)));
     }
     let mut all = Vec::new();
     for driver in drivers {

@@ -4,6 +4,7 @@ use guardrail_gate::process::{Process, State};
 use guardrail_gate::{Access, Counts, Gate, Open, Verdict, device, vfio_user};
 use guardrail_jail::Jail;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::prepare::{Prepared, Request};
 use guardrail_vm::progress::Progress;
 use guardrail_vm::qemu::Qemu;
@@ -150,7 +151,7 @@ impl Guest {
         let sound = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sound.sh");
         let workload = (driver == "snd_ens1370").then_some(sound);
         let request = Request { more: &[], driver, kernel: kernels::DEFAULT, device: None, workload };
-        let prepared = Prepared::new(&packages, request, &mut |_| {})?;
+        let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
         let folder = tempfile::tempdir()?;
         let mut options = Options::new(folder.path());
         options.disk_mib = 16;

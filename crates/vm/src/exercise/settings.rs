@@ -4,7 +4,7 @@
 use crate::error::{Error, Result, suggest};
 use crate::exercise::catalog::Class;
 use crate::exercise::workload::{NAMES, Workload, is_variable};
-use crate::kernel::modules::{ModuleFile, mod_info, normalized};
+use crate::kernel::modules::{ModuleFile, normalized};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most names that an error lists.
@@ -109,7 +109,7 @@ pub(crate) fn assign(
                 )));
             }
         };
-        let known = mod_info(module)?.parameters;
+        let known = &module.facts.info.parameters;
         let name = normalized(&parameter.name);
         if !known.iter().any(|known| normalized(known) == name) {
             let what = format!("the module '{}' has no parameter '{}'", module.name, parameter.name);

@@ -1,6 +1,8 @@
 //! Which guarded modules the runtime admits in a guest: those that its image contains.
 
+use crate::error::Result;
 use crate::kernel::modules::guarded_name;
+use crate::parser::Parser;
 use guardrail_abi as abi;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +23,13 @@ pub fn folders() -> [String; 3] {
 }
 
 /// The files that admit the guarded ones of these modules, by their paths in a guest.
-pub fn files<'a>(modules: impl Iterator<Item = &'a [u8]>) -> BTreeMap<String, String> {
+pub fn files<'a>(
+    parser: &Parser,
+    modules: impl Iterator<Item = &'a [u8]>,
+) -> Result<BTreeMap<String, String>> {
     let mut lines: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for module in modules {
-        if let Some(name) = guarded_name(module) {
+        if let Some(name) = guarded_name(parser, module)? {
             lines.entry(name).or_default().insert(line(module));
         }
     }
@@ -32,7 +37,7 @@ pub fn files<'a>(modules: impl Iterator<Item = &'a [u8]>) -> BTreeMap<String, St
     let listed = |(name, lines): (String, BTreeSet<String>)| {
         (format!("{folder}/{}", file(&name)), lines.into_iter().collect())
     };
-    lines.into_iter().map(listed).collect()
+    Ok(lines.into_iter().map(listed).collect())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::fetch::software::Software;
 use crate::guest_image::admission;
 use crate::guest_image::prepare::Companion;
 use crate::kernel::modules::{LoadPlan, ModuleFile};
+use crate::parser::Parser;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -41,6 +42,8 @@ pub struct Contents<'a> {
     pub more: &'a [Companion],
     /// Variables for the workload; later ones win.
     pub variables: &'a [(String, String)],
+    /// Who reads the names of guarded modules.
+    pub parser: &'a Parser,
 }
 
 /// Builds the archive from the tree of the guest's programs.
@@ -123,7 +126,7 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     for (name, bytes) in contents.files {
         archive.file(&format!("guardrail/{name}"), 0o755, bytes);
     }
-    admit(&mut archive, contents);
+    admit(&mut archive, contents)?;
     archive.file("init", 0o755, INIT.as_bytes());
     Ok(archive.finish())
 }
@@ -133,7 +136,7 @@ pub fn given(contents: &Contents<'_>) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
-    admit(&mut archive, contents);
+    admit(&mut archive, contents)?;
     // The guest's unpacker supports no other checksum.
     let stream = liblzma::stream::Stream::new_easy_encoder(1, liblzma::stream::Check::Crc32);
     let stream = stream.map_err(|error| Error::BadValue(format!("cannot compress: {error}")))?;
@@ -143,14 +146,16 @@ pub fn given(contents: &Contents<'_>) -> Result<Vec<u8>> {
 }
 
 /// Adds what admits the guarded modules of a guest. A file that is no module to admit has a name without `.ko`.
-fn admit(archive: &mut Archive, contents: &Contents<'_>) {
-    let Contents { plan, also, more, files, .. } = contents;
+fn admit(archive: &mut Archive, contents: &Contents<'_>) -> Result<()> {
+    let Contents { plan, also, more, files, parser, .. } = contents;
     let plans = std::iter::once(*plan).chain(more.iter().map(|companion| &companion.plan));
     let planned = plans.flat_map(|plan| plan.before.iter().chain([&plan.driver])).chain(*also);
     let further = files.iter().filter(|(name, _)| name.ends_with(".ko")).map(|(_, bytes)| bytes.as_slice());
-    for (path, lines) in admission::files(planned.map(|module| module.bytes.as_slice()).chain(further)) {
+    let modules = planned.map(|module| module.bytes.as_slice()).chain(further);
+    for (path, lines) in admission::files(parser, modules)? {
         archive.file(&path, 0o644, lines.as_bytes());
     }
+    Ok(())
 }
 
 /// The parameters of a module, as words for insmod.

@@ -9,6 +9,7 @@ use crate::fetch::software::Software;
 use crate::kernel::direct;
 use crate::kernel::kernels::{self, Kernel};
 use crate::kernel::modules::{LoadPlan, ModuleFile, Modules};
+use crate::parser::Parser;
 use crate::qemu::Qemu;
 use std::path::{Path, PathBuf};
 
@@ -63,11 +64,18 @@ pub struct Prepared {
     pub parameters: Parameters,
     /// The tree with the guest's programs, in the cache.
     pub guest_tree: PathBuf,
+    /// Who reads the kernel and the modules.
+    pub parser: Parser,
 }
 
 impl Prepared {
     /// Fetches what is missing and checks the request. `report` gets a line before each longer step.
-    pub fn new(packages: &Packages, request: Request<'_>, report: &mut dyn FnMut(&str)) -> Result<Prepared> {
+    pub fn new(
+        packages: &Packages,
+        parser: &Parser,
+        request: Request<'_>,
+        report: &mut dyn FnMut(&str),
+    ) -> Result<Prepared> {
         // The request is checked as far as possible before anything large is fetched for it.
         if let Some(name) = request.workload
             && !Path::new(name).exists()
@@ -79,7 +87,7 @@ impl Prepared {
         }
         report(&format!("kernel {}", request.kernel));
         let kernel = kernels::find(packages, request.kernel)?;
-        let modules = Modules::of(&kernel)?;
+        let modules = Modules::of(&kernel, parser)?;
         let plan = modules.plan(request.driver)?;
         report("QEMU");
         let qemu = Qemu::find(packages)?;
@@ -123,7 +131,7 @@ impl Prepared {
         let parameters = Parameters::new();
         Ok(Prepared {
             qemu,
-            unpacked: direct::unpacked(packages.cache(), &kernel.vmlinuz),
+            unpacked: direct::unpacked(packages.cache(), parser, &kernel.vmlinuz),
             kernel,
             plan,
             also,
@@ -134,6 +142,7 @@ impl Prepared {
             more,
             parameters,
             guest_tree,
+            parser: parser.clone(),
         })
     }
 

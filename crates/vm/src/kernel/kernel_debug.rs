@@ -3,7 +3,10 @@
 use crate::error::{Context, Error, Result};
 use crate::fetch::cache::Cache;
 use crate::kernel::kernels::Kernel;
-use guardrail_binfmt::{DebugKernel, KernelError, KernelImage};
+use crate::parser::{Given, Job, Parser};
+use guardrail_binfmt::image::MAX_FILE;
+use guardrail_binfmt::{DebugKernel, KernelImage};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -24,24 +27,91 @@ pub fn cached(cache: &Cache, kernel: &Kernel) -> Option<PathBuf> {
 }
 
 /// The build ID of a kernel, by which its debug file is known; `None` where it has none.
-pub(super) fn build_id(kernel: &Kernel) -> Result<Option<String>> {
-    let image = KernelImage::open(&kernel.vmlinuz).map_err(|error| bad(&kernel.vmlinuz, &error))?;
-    Ok(image.build_id().map(str::to_owned))
+pub(super) fn build_id(parser: &Parser, kernel: &Kernel) -> Result<Option<String>> {
+    let file = File::open(&kernel.vmlinuz).context("open", &kernel.vmlinuz)?;
+    let job = ReadBuild { what: kernel.vmlinuz.display().to_string() };
+    Ok(parser.ask(&job, &[&file], &[]).map_err(|error| error.of(&kernel.vmlinuz, bad(&kernel.vmlinuz)))?.0)
 }
 
 /// Whether a file is linked, as kernels are and modules are not.
-pub(super) fn is_linked(file: &Path) -> bool {
-    DebugKernel::open(file).is_ok_and(|file| file.is_linked())
+pub(super) fn is_linked(parser: &Parser, file: &Path) -> Result<bool> {
+    match read(parser, file, None) {
+        Ok(found) => Ok(found.linked),
+        Err(Error::BadModule { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the headers of a debug file, and copies what lookups need where there is a file for that.
+fn read(parser: &Parser, file: &Path, copy: Option<&File>) -> Result<KernelDebug> {
+    let opened = File::open(file).context("open", file)?;
+    let files: Vec<&File> = [&opened].into_iter().chain(copy).collect();
+    let job = ReadKernelDebug { what: file.display().to_string() };
+    Ok(parser.ask(&job, &files, &[]).map_err(|error| error.of(file, bad(file)))?.0)
+}
+
+fn bad(path: &Path) -> impl FnOnce(String) -> Error {
+    move |why| Error::BadModule { path: path.to_path_buf(), why }
+}
+
+/// Reads the build ID of a kernel's image.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReadBuild {
+    what: String,
+}
+
+impl Job for ReadBuild {
+    const NAME: &'static str = "build";
+    type Answer = Option<String>;
+
+    fn run(self, mut given: Given) -> Result<(Option<String>, Vec<u8>), String> {
+        let image = given.read(MAX_FILE)?;
+        let image = KernelImage::parse(&self.what, image).map_err(|error| error.to_string())?;
+        Ok((image.build_id().map(str::to_owned), Vec::new()))
+    }
+}
+
+/// Reads the debug file of a kernel, and copies it to a second file if there is one.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReadKernelDebug {
+    what: String,
+}
+
+/// What such a file says.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct KernelDebug {
+    linked: bool,
+    has_lines: bool,
+    build_id: Option<String>,
+}
+
+impl Job for ReadKernelDebug {
+    const NAME: &'static str = "kernel-debug-file";
+    type Answer = KernelDebug;
+
+    fn run(self, mut given: Given) -> Result<(KernelDebug, Vec<u8>), String> {
+        let debug = DebugKernel::read(&self.what, given.file()?).map_err(|error| error.to_string())?;
+        if let Ok(copy) = given.file() {
+            debug.copy(&copy).map_err(|error| format!("it cannot be copied: {error}"))?;
+        }
+        let (linked, has_lines, build_id) = (debug.is_linked(), debug.has_lines(), debug.build_id());
+        Ok((KernelDebug { linked, has_lines, build_id }, Vec::new()))
+    }
 }
 
 /// Keeps a file in the cache as the debug file of the kernel whose build it is of.
-pub(super) fn keep(cache: &Cache, kernel: &Kernel, build_id: Option<&str>, file: &Path) -> Result<()> {
+pub(super) fn keep(
+    cache: &Cache,
+    parser: &Parser,
+    kernel: &Kernel,
+    build_id: Option<&str>,
+    file: &Path,
+) -> Result<()> {
     let refuse = |why: String| Err(Error::BadModule { path: file.to_path_buf(), why });
-    let debug = DebugKernel::open(file).map_err(|error| bad(file, &error))?;
-    if !debug.has_lines() {
+    let KernelDebug { has_lines, build_id: own, .. } = read(parser, file, None)?;
+    if !has_lines {
         return refuse("it has no debug information (DWARF)".into());
     }
-    let own = debug.build_id();
     if own.is_none() || own.as_deref() != build_id {
         return refuse(format!(
             "it is not the debug file of kernel {}: its build ID is {}, and the kernel's is {}",
@@ -55,15 +125,11 @@ pub(super) fn keep(cache: &Cache, kernel: &Kernel, build_id: Option<&str>, file:
     cache.ensure_tree(&name, |folder| {
         let path = folder.join(FILE);
         let copy = File::create(&path).context("create", &path)?;
-        debug.copy(&copy).context("write", &path)?;
+        read(parser, file, Some(&copy))?;
         // The unprivileged analysis process reads it.
         copy.set_permissions(PermissionsExt::from_mode(0o644)).context("change", &path)
     })?;
     Ok(())
-}
-
-fn bad(path: &Path, error: &KernelError) -> Error {
-    Error::BadModule { path: path.to_path_buf(), why: error.to_string() }
 }
 
 /// The folder of a kernel in the cache. It has the image's digest, since anybody can give a kernel the release and the
@@ -106,7 +172,9 @@ mod tests {
         let own = kernel("../6.1.0-9+x");
         fs::write(&own.vmlinuz, "image").unwrap();
         let whole = linked(folder.path(), "whole", "0102", "-g");
-        let kept = |id, file: &Path| keep(&cache, &own, id, file).map_err(|error| error.to_string());
+        let kept = |id, file: &Path| {
+            keep(&cache, &Parser::here(), &own, id, file).map_err(|error| error.to_string())
+        };
 
         let said = kept(Some("0103"), &whole).unwrap_err();
         assert!(said.ends_with("its build ID is 0102, and the kernel's is 0103"), "{said}");
@@ -119,7 +187,8 @@ mod tests {
         assert!(kept(Some("0102"), &cut).unwrap_err().contains("is cut short"));
         assert!(kept(Some("0102"), &own.vmlinuz).unwrap_err().contains("is not an ELF file"));
         assert_eq!(cached(&cache, &own), None);
-        assert!(is_linked(&whole) && !is_linked(&own.vmlinuz));
+        let linked = |file: &Path| is_linked(&Parser::here(), file).unwrap();
+        assert!(linked(&whole) && !linked(&own.vmlinuz));
 
         kept(Some("0102"), &whole).unwrap();
         let path = cached(&cache, &own).unwrap();

@@ -2,6 +2,8 @@
 //!
 //! **Knows**: short names of kernels, packages, `modules.dep`, kbuild, debug packages, `guardrail.ko`, unpacked kernels. **Must not know**: a running guest.
 
+use crate::parser::Known;
+
 pub(crate) mod direct;
 pub mod installed;
 pub mod kbuild;
@@ -10,3 +12,16 @@ pub mod kernels;
 pub mod modules;
 pub mod runtime;
 pub mod symbols;
+
+/// The jobs of this crate, for the process that parses.
+pub fn jobs() -> Vec<Known> {
+    vec![
+        Known::of::<modules::ReadModule>(),
+        Known::of::<modules::GuardedName>(),
+        Known::of::<direct::Unpack>(),
+        Known::of::<direct::Move>(),
+        Known::of::<symbols::ReadDebug>(),
+        Known::of::<kernel_debug::ReadBuild>(),
+        Known::of::<kernel_debug::ReadKernelDebug>(),
+    ]
+}

@@ -5,8 +5,10 @@
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::kernel::kernels::Kernel;
+use crate::parser::{Given, Job, Parser};
 use guardrail_binfmt::module::is_name;
 use object::{Object, ObjectSection};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
@@ -23,6 +25,7 @@ pub struct Modules {
     release: String,
     files: BTreeMap<String, PathBuf>,
     built_in: BTreeSet<String>,
+    parser: Parser,
 }
 
 /// One module file, decompressed.
@@ -34,6 +37,8 @@ pub struct ModuleFile {
     pub path: PathBuf,
     /// The ELF file's contents.
     pub bytes: Vec<u8>,
+    /// What was found in the file that it was read from.
+    pub facts: Facts,
 }
 
 impl std::fmt::Debug for ModuleFile {
@@ -82,8 +87,19 @@ impl LoadPlan {
     }
 }
 
+/// What a module's file says. It is not trusted, so names are checked before they name anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The fields of its `.modinfo`.
+    pub info: ModInfo,
+    /// The GNU build ID in hexadecimal; `None` where it has none.
+    pub build_id: Option<String>,
+    /// True where it holds debug information.
+    pub has_lines: bool,
+}
+
 /// The fields of `.modinfo` that matter here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModInfo {
     /// The module's name, where the kernel's build wrote one.
     pub name: Option<String>,
@@ -99,6 +115,10 @@ pub struct ModInfo {
     pub parameters: BTreeSet<String>,
     /// True where it was guarded.
     pub guarded: bool,
+    /// The version that its author gave it.
+    pub version: Option<String>,
+    /// The digest of its sources.
+    pub srcversion: Option<String>,
 }
 
 /// A module's name as `struct module` spells it.
@@ -107,8 +127,8 @@ pub fn normalized(name: &str) -> String {
 }
 
 impl Modules {
-    /// Lists the modules of `kernel`.
-    pub fn of(kernel: &Kernel) -> Result<Modules> {
+    /// Lists the modules of `kernel`, which `parser` reads.
+    pub fn of(kernel: &Kernel, parser: &Parser) -> Result<Modules> {
         let mut files = BTreeMap::new();
         let mut folders = vec![kernel.modules.join("kernel")];
         while let Some(folder) = folders.pop() {
@@ -124,7 +144,7 @@ impl Modules {
         }
         let list = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
         let built_in = list.lines().filter_map(|line| module_name(Path::new(line))).collect();
-        Ok(Modules { release: kernel.release.clone(), files, built_in })
+        Ok(Modules { release: kernel.release.clone(), files, built_in, parser: parser.clone() })
     }
 
     /// The names of all modules.
@@ -156,7 +176,7 @@ impl Modules {
             let near = suggest(&name, self.names());
             return Err(Error::Unknown { what: "driver", name: driver.to_owned(), near });
         };
-        self.plan_for(read_module(path, name)?)
+        self.plan_for(read_module(&self.parser, path, name)?)
     }
 
     fn plan_file(&self, path: &Path) -> Result<LoadPlan> {
@@ -168,9 +188,8 @@ impl Modules {
             why: "a driver is the name of a module, or a file whose name ends in .ko, .ko.xz or .ko.zst"
                 .into(),
         })?;
-        let driver = read_module(path, name)?;
-        let info = mod_info(&driver)?;
-        let built_for = info.vermagic.split_whitespace().next().unwrap_or("no kernel at all");
+        let driver = read_module(&self.parser, path, name)?;
+        let built_for = driver.facts.info.vermagic.split_whitespace().next().unwrap_or("no kernel at all");
         if built_for != self.release {
             let why = format!("it was built for kernel {built_for}, and the kernel is {}", self.release);
             return Err(Error::BadModule { path: path.to_path_buf(), why });
@@ -179,7 +198,7 @@ impl Modules {
     }
 
     fn plan_for(&self, mut driver: ModuleFile) -> Result<LoadPlan> {
-        let info = mod_info(&driver)?;
+        let info = driver.facts.info.clone();
         if let Some(name) = &info.name {
             driver.name = normalized(name);
         }
@@ -232,9 +251,9 @@ impl Modules {
                 release: self.release.clone(),
             })?;
             refuse_name(path, &name)?;
-            let module = read_module(path, name)?;
-            let info = mod_info(&module)?;
-            self.add_dependencies(&module.name, &self.asked_for(&info), None, list, depth + 1)?;
+            let module = read_module(&self.parser, path, name)?;
+            let info = &module.facts.info;
+            self.add_dependencies(&module.name, &self.asked_for(info), None, list, depth + 1)?;
             self.add_dependencies(&module.name, &info.depends, beside, list, depth + 1)?;
             if !list.iter().any(|other| other.name == module.name) {
                 list.push(module);
@@ -261,54 +280,133 @@ fn module_name(path: &Path) -> Option<String> {
 }
 
 /// Reads a module file, decompressing it if its name says that it is compressed.
-fn read_module(path: &Path, name: String) -> Result<ModuleFile> {
-    let bad = |why: &str| Error::BadModule { path: path.to_path_buf(), why: why.to_owned() };
+fn read_module(parser: &Parser, path: &Path, name: String) -> Result<ModuleFile> {
+    let bad = |why| Error::BadModule { path: path.to_path_buf(), why };
     let file = fs::File::open(path).context("open", path)?;
-    let mut bytes = Vec::new();
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("xz") => {
-            let reader = liblzma::read::XzDecoder::new(file).take(MAX_MODULE + 1).read_to_end(&mut bytes);
-            reader.map_err(|_| bad("it is not a whole .xz file"))?;
-        }
-        Some("zst") => {
-            let reader = zstd::stream::read::Decoder::new(file).map_err(|_| bad("it is not a .zst file"))?;
-            let read = reader.single_frame().take(MAX_MODULE + 1).read_to_end(&mut bytes);
-            read.map_err(|_| bad("it is not a whole .zst file"))?;
-        }
-        _ => _ = file.take(MAX_MODULE + 1).read_to_end(&mut bytes).context("read", path)?,
-    }
-    if bytes.len() as u64 > MAX_MODULE {
-        return Err(bad("it is larger than any module can be"));
-    }
-    Ok(ModuleFile { name, path: path.to_path_buf(), bytes })
+    let job = ReadModule { packed: Packed::by_name(path) };
+    let (facts, bytes) = parser.ask(&job, &[&file], &[]).map_err(|error| error.of(path, bad))?;
+    Ok(ModuleFile { name, path: path.to_path_buf(), bytes, facts })
 }
 
-/// Reads the `.modinfo` of a module, and makes sure that it is a whole ELF file for x86-64.
-pub fn mod_info(module: &ModuleFile) -> Result<ModInfo> {
-    let bad = |why: &str| Error::BadModule { path: module.path.clone(), why: why.to_owned() };
-    if !module.bytes.starts_with(b"\x7fELF") {
-        return Err(bad("it is not an ELF file, so not a kernel module"));
+/// How a module's file is compressed.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Packed {
+    Not,
+    Xz,
+    Zst,
+}
+
+impl Packed {
+    fn by_name(path: &Path) -> Packed {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("xz") => Packed::Xz,
+            Some("zst") => Packed::Zst,
+            _ => Packed::Not,
+        }
+    }
+}
+
+/// Decompresses the file of a module, and reads what it says.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReadModule {
+    packed: Packed,
+}
+
+impl Job for ReadModule {
+    const NAME: &'static str = "module";
+    type Answer = Facts;
+
+    fn run(self, mut given: Given) -> Result<(Facts, Vec<u8>), String> {
+        let bytes = unpacked(self.packed, given.file()?)?;
+        Ok((facts(&bytes)?, bytes))
+    }
+}
+
+fn unpacked(packed: Packed, file: fs::File) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    match packed {
+        Packed::Xz => {
+            let reader = liblzma::read::XzDecoder::new(file).take(MAX_MODULE + 1).read_to_end(&mut bytes);
+            reader.map_err(|_| "it is not a whole .xz file")?;
+        }
+        Packed::Zst => {
+            let reader = zstd::stream::read::Decoder::new(file).map_err(|_| "it is not a .zst file")?;
+            let read = reader.single_frame().take(MAX_MODULE + 1).read_to_end(&mut bytes);
+            read.map_err(|_| "it is not a whole .zst file")?;
+        }
+        Packed::Not => {
+            let read = file.take(MAX_MODULE + 1).read_to_end(&mut bytes);
+            read.map_err(|error| format!("it cannot be read: {error}"))?;
+        }
+    }
+    match bytes.len() as u64 > MAX_MODULE {
+        true => Err("it is larger than any module can be".to_owned()),
+        false => Ok(bytes),
+    }
+}
+
+/// Reads what a module says, and makes sure that it is a whole ELF file for x86-64.
+fn facts(bytes: &[u8]) -> Result<Facts, String> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err("it is not an ELF file, so not a kernel module".to_owned());
     }
     // The machine has the same offset in every ELF file.
-    if module.bytes.get(4) != Some(&2) || module.bytes.get(18..20) != Some(&62u16.to_le_bytes()) {
-        return Err(bad("it was built for another architecture than x86-64"));
+    if bytes.get(4) != Some(&2) || bytes.get(18..20) != Some(&62u16.to_le_bytes()) {
+        return Err("it was built for another architecture than x86-64".to_owned());
     }
-    let file = object::File::parse(module.bytes.as_slice()).map_err(|_| bad("it is truncated or damaged"))?;
+    let damaged = "it is truncated or damaged";
+    let file = object::File::parse(bytes).map_err(|_| damaged)?;
     for section in file.sections() {
-        section.data().map_err(|_| bad("it is truncated or damaged"))?;
+        section.data().map_err(|_| damaged)?;
     }
-    let section = file
-        .section_by_name(".modinfo")
-        .ok_or_else(|| bad("it is not a kernel module (no .modinfo section)"))?;
-    let data = section.data().map_err(|_| bad("it is truncated or damaged"))?;
-    Ok(parse_mod_info(data))
+    let section =
+        file.section_by_name(".modinfo").ok_or("it is not a kernel module (no .modinfo section)")?;
+    let info = parse_mod_info(section.data().map_err(|_| damaged)?);
+    Ok(Facts { info, build_id: build_id(&file), has_lines: has_lines(&file) })
+}
+
+/// Whether a file holds debug information.
+pub(super) fn has_lines(file: &object::File<'_>) -> bool {
+    file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0)
+}
+
+/// The GNU build ID of a file, in hexadecimal.
+pub(super) fn build_id(file: &object::File<'_>) -> Option<String> {
+    let id = file.build_id().ok()??;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The bytes with which the field of a guarded module begins. Only files with them are read once more.
+fn may_be_guarded(file: &[u8]) -> bool {
+    let field = format!("{}=", guardrail_abi::FIELD);
+    file.windows(field.len()).any(|bytes| bytes == field.as_bytes())
 }
 
 /// The name of a guarded module; `None` where the file is no such module.
-pub fn guarded_name(file: &[u8]) -> Option<String> {
-    let section = object::File::parse(file).ok()?.section_by_name(".modinfo")?.data().ok()?;
-    let info = parse_mod_info(section);
-    info.name.filter(|_| info.guarded).map(|name| normalized(&name))
+pub fn guarded_name(parser: &Parser, file: &[u8]) -> Result<Option<String>> {
+    if !may_be_guarded(file) {
+        return Ok(None);
+    }
+    let what = Path::new("a guarded module");
+    let bad = |why| Error::BadModule { path: what.to_path_buf(), why };
+    let (name, _) = parser.ask(&GuardedName {}, &[], file).map_err(|error| error.of(what, bad))?;
+    name.as_ref().map_or(Ok(()), |name| refuse_name(what, name))?;
+    Ok(name)
+}
+
+/// Reads the name of a guarded module.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GuardedName {}
+
+impl Job for GuardedName {
+    const NAME: &'static str = "guarded";
+    type Answer = Option<String>;
+
+    fn run(self, given: Given) -> Result<(Option<String>, Vec<u8>), String> {
+        let name =
+            facts(&given.bytes).ok().filter(|facts| facts.info.guarded).and_then(|facts| facts.info.name);
+        Ok((name.map(|name| normalized(&name)), Vec::new()))
+    }
 }
 
 fn parse_mod_info(data: &[u8]) -> ModInfo {
@@ -330,6 +428,8 @@ fn parse_mod_info(data: &[u8]) -> ModInfo {
                 info.parameters.extend(value.split_once(':').map(|(name, _)| name.to_owned()));
             }
             "alias" => info.aliases.push(value.to_owned()),
+            "version" => info.version = Some(value.to_owned()),
+            "srcversion" => info.srcversion = Some(value.to_owned()),
             guardrail_abi::FIELD => info.guarded = true,
             _ => {}
         }
@@ -352,10 +452,6 @@ mod tests {
         }
     }
 
-    fn module(bytes: &[u8]) -> ModuleFile {
-        ModuleFile { name: "x".into(), path: "x.ko".into(), bytes: bytes.to_vec() }
-    }
-
     #[test]
     fn modinfo_fields_are_read() {
         let info = parse_mod_info(
@@ -372,14 +468,14 @@ mod tests {
 
     #[test]
     fn files_that_are_no_modules_are_refused_with_the_reason() {
-        let reason = |bytes: &[u8]| mod_info(&module(bytes)).unwrap_err().to_string();
-        assert_eq!(reason(b"hello"), "x.ko: it is not an ELF file, so not a kernel module");
+        let reason = |bytes: &[u8]| facts(bytes).unwrap_err();
+        assert_eq!(reason(b"hello"), "it is not an ELF file, so not a kernel module");
         let mut header = [0u8; 64];
         header[..6].copy_from_slice(b"\x7fELF\x02\x01");
         header[18] = 183;
-        assert_eq!(reason(&header), "x.ko: it was built for another architecture than x86-64");
+        assert_eq!(reason(&header), "it was built for another architecture than x86-64");
         header[18] = 62;
-        assert_eq!(reason(&header[..40]), "x.ko: it is truncated or damaged");
+        assert_eq!(reason(&header[..40]), "it is truncated or damaged");
     }
 
     #[test]
@@ -388,7 +484,7 @@ mod tests {
         let read = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             fs::write(&path, bytes).unwrap();
-            read_module(&path, "x".into()).map(|module| module.bytes).map_err(|error| error.to_string())
+            unpacked(Packed::by_name(&path), fs::File::open(&path).unwrap())
         };
         let packed = zstd::encode_all(&b"a module"[..], 1).unwrap();
         assert_eq!(read("x.ko.zst", &packed).unwrap(), b"a module");
@@ -412,7 +508,7 @@ mod tests {
             fs::write(folder.path().join("kernel/net").join(name), "").unwrap();
         }
         fs::write(folder.path().join("modules.builtin"), "kernel/lib/crc32.ko\n").unwrap();
-        let modules = Modules::of(&kernel).unwrap();
+        let modules = Modules::of(&kernel, &Parser::here()).unwrap();
         assert!(modules.has("nvme-core") && modules.has("crc32") && !modules.has("nvme"));
         assert!(matches!(modules.plan("crc32"), Err(Error::BuiltIn { .. })));
         let message = modules.plan("e1001").unwrap_err().to_string();

@@ -6,8 +6,9 @@ use crate::fetch::cache::{Cache, free_space};
 use crate::fetch::packages::{Fetch, Packages, extract};
 use crate::kernel::kernel_debug;
 use crate::kernel::kernels::Kernel;
-use crate::kernel::modules::{ModuleFile, normalized};
-use object::{Object, ObjectSection};
+use crate::kernel::modules::{ModuleFile, build_id, has_lines, normalized};
+use crate::parser::{Given, Job, Parser};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ const MAX_FILE: u64 = 512 << 20;
 /// The debug file of a module in the cache. `None` where it was not fetched, or where the module holds its debug
 /// information itself.
 pub fn cached(cache: &Cache, module: &ModuleFile) -> Option<PathBuf> {
-    kept(cache, module).filter(|_| !has_own(&module.bytes))
+    kept(cache, module).filter(|_| !module.facts.has_lines)
 }
 
 /// The module's file in the cache, if there is one.
@@ -32,39 +33,41 @@ fn kept(cache: &Cache, module: &ModuleFile) -> Option<PathBuf> {
 }
 
 /// Keeps a file of the user's in the cache, as the debug file of the kernel or of a module.
-pub fn keep(cache: &Cache, kernel: &Kernel, modules: &[&ModuleFile], file: &Path) -> Result<()> {
+pub fn keep(
+    cache: &Cache,
+    parser: &Parser,
+    kernel: &Kernel,
+    modules: &[&ModuleFile],
+    file: &Path,
+) -> Result<()> {
     let known = fs::metadata(file).context("open", file)?;
     if !known.is_file() {
         return Err(Error::BadModule { path: file.to_path_buf(), why: "it is no plain file".into() });
     }
-    if kernel_debug::is_linked(file) {
-        return kernel_debug::keep(cache, kernel, kernel_debug::build_id(kernel)?.as_deref(), file);
+    if kernel_debug::is_linked(parser, file)? {
+        let id = kernel_debug::build_id(parser, kernel)?;
+        return kernel_debug::keep(cache, parser, kernel, id.as_deref(), file);
     }
-    keep_module(cache, modules, file)
+    keep_module(cache, parser, modules, file)
 }
 
 /// Keeps a file in the cache as the debug file of the module whose build it is of.
-fn keep_module(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()> {
+fn keep_module(cache: &Cache, parser: &Parser, modules: &[&ModuleFile], file: &Path) -> Result<()> {
     let bad = |why: String| Error::BadModule { path: file.to_path_buf(), why };
     let known = fs::metadata(file).context("open", file)?;
     if known.len() > MAX_FILE {
         return Err(bad("it is larger than any debug file can be".into()));
     }
     let bytes = fs::read(file).context("read", file)?;
-    if !bytes.starts_with(b"\x7fELF") || !has_own(&bytes) {
-        return Err(bad(
-            "it has no debug information (DWARF); a debug file is a module before 'strip -g'".into()
-        ));
-    }
-    let id = build_id(&bytes);
+    let (id, _) = parser.ask(&ReadDebug {}, &[], &bytes).map_err(|error| error.of(file, bad))?;
     let module = match &id {
-        Some(id) => modules.iter().find(|module| build_id(&module.bytes).as_ref() == Some(id)),
+        Some(id) => modules.iter().find(|module| module.facts.build_id.as_ref() == Some(id)),
         // Without build IDs the names have to do; the sections are compared when the file is read.
-        None => modules.iter().find(|module| build_id(&module.bytes).is_none() && is_named(file, module)),
+        None => modules.iter().find(|module| module.facts.build_id.is_none() && is_named(file, module)),
     };
     let Some(module) = module else {
         let theirs = modules.iter().map(|module| {
-            format!("{}'s is {}", module.name, build_id(&module.bytes).as_deref().unwrap_or("absent"))
+            format!("{}'s is {}", module.name, module.facts.build_id.as_deref().unwrap_or("absent"))
         });
         return Err(bad(format!(
             "it is the debug file of no driver of this run: its build ID is {}; {}",
@@ -79,17 +82,34 @@ fn keep_module(cache: &Cache, modules: &[&ModuleFile], file: &Path) -> Result<()
     File::open(&path).and_then(|file| file.set_permissions(mode)).context("change", &path)
 }
 
+/// Reads the debug file of a module. The answer is its build ID; a file without debug information is refused.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReadDebug {}
+
+impl Job for ReadDebug {
+    const NAME: &'static str = "debug-file";
+    type Answer = Option<String>;
+
+    fn run(self, given: Given) -> Result<(Option<String>, Vec<u8>), String> {
+        let file = object::File::parse(given.bytes.as_slice()).ok();
+        let file = file.filter(|file| given.bytes.starts_with(b"\x7fELF") && has_lines(file));
+        let absent = "it has no debug information (DWARF); a debug file is a module before 'strip -g'";
+        Ok((build_id(&file.ok_or(absent)?), Vec::new()))
+    }
+}
+
 /// Fetches the debug files of modules and of the kernel that are absent. What cannot be had is a sentence in the
 /// result.
 pub fn fetch(
     packages: &Packages,
+    parser: &Parser,
     kernel: &Kernel,
     modules: &[&ModuleFile],
     tell: &mut dyn FnMut(&str),
 ) -> Result<Vec<String>> {
     let cache = packages.cache();
     let is_missing = |module: &&ModuleFile| {
-        !has_own(&module.bytes) && kept(cache, module).is_none() && !from_server(cache, module)
+        !module.facts.has_lines && kept(cache, module).is_none() && !from_server(cache, parser, module)
     };
     let (of_kernel, others): (Vec<&ModuleFile>, Vec<&ModuleFile>) = modules
         .iter()
@@ -107,16 +127,16 @@ pub fn fetch(
         .collect();
     let mut wanted = Wanted { kernel, modules: of_kernel, build_id: None };
     if cached_kernel(cache, kernel).is_none() {
-        wanted.build_id = kernel_debug::build_id(kernel)?;
+        wanted.build_id = kernel_debug::build_id(parser, kernel)?;
         match &wanted.build_id {
             None => lacks
                 .push(format!("kernel {} has no build ID, so its functions have no lines", kernel.release)),
-            Some(id) if kernel_from_server(cache, kernel, id) => wanted.build_id = None,
+            Some(id) if kernel_from_server(cache, parser, kernel, id) => wanted.build_id = None,
             Some(_) => {}
         }
     }
     if !wanted.modules.is_empty() || wanted.build_id.is_some() {
-        lacks.extend(from_package(packages, &wanted, tell)?);
+        lacks.extend(from_package(packages, parser, &wanted, tell)?);
     }
     Ok(lacks)
 }
@@ -130,19 +150,21 @@ struct Wanted<'a> {
 }
 
 /// Asks the servers of `DEBUGINFOD_URLS`; false where there are none, or where they do not have the file.
-fn from_server(cache: &Cache, module: &ModuleFile) -> bool {
-    let file = build_id(&module.bytes).and_then(|id| served(&id));
-    file.is_some_and(|file| keep_module(cache, &[module], &file).is_ok())
+fn from_server(cache: &Cache, parser: &Parser, module: &ModuleFile) -> bool {
+    let file = module.facts.build_id.as_deref().and_then(served);
+    file.is_some_and(|file| keep_module(cache, parser, &[module], &file).is_ok())
 }
 
 /// The same for the kernel.
-fn kernel_from_server(cache: &Cache, kernel: &Kernel, id: &str) -> bool {
-    served(id).is_some_and(|file| kernel_debug::keep(cache, kernel, Some(id), &file).is_ok())
+fn kernel_from_server(cache: &Cache, parser: &Parser, kernel: &Kernel, id: &str) -> bool {
+    served(id).is_some_and(|file| kernel_debug::keep(cache, parser, kernel, Some(id), &file).is_ok())
 }
 
 /// The debug file of a build ID from the servers of `DEBUGINFOD_URLS`, where there are any that have it.
 fn served(id: &str) -> Option<PathBuf> {
     std::env::var_os("DEBUGINFOD_URLS").filter(|urls| !urls.is_empty())?;
+    // It becomes a word of a command line.
+    Some(id).filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     // The program has time limits of its own (debuginfod-find(1), DEBUGINFOD_TIMEOUT).
     let output = Command::new("debuginfod-find").args(["debuginfo", id]).stdin(Stdio::null()).output();
     let output = output.ok().filter(|output| output.status.success())?;
@@ -150,7 +172,12 @@ fn served(id: &str) -> Option<PathBuf> {
 }
 
 /// Takes debug files out of the kernel's debug package.
-fn from_package(packages: &Packages, wanted: &Wanted<'_>, tell: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
+fn from_package(
+    packages: &Packages,
+    parser: &Parser,
+    wanted: &Wanted<'_>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<String>> {
     let (cache, release) = (packages.cache(), &wanted.kernel.release);
     let package = format!("linux-image-{release}-dbg");
     if !packages.names(&package)?.contains(&package) {
@@ -166,7 +193,7 @@ fn from_package(packages: &Packages, wanted: &Wanted<'_>, tell: &mut dyn FnMut(&
     for deb in crate::fetch::packages::deb_files(&tree)? {
         extract(&deb, folder.path(), &wanted.patterns())?;
     }
-    Ok(wanted.keep(cache, &package, &files_below(folder.path())))
+    Ok(wanted.keep(cache, parser, &package, &files_below(folder.path())))
 }
 
 impl Wanted<'_> {
@@ -187,18 +214,18 @@ impl Wanted<'_> {
     }
 
     /// Keeps what the package had. What it did not have is a sentence in the result.
-    fn keep(&self, cache: &Cache, package: &str, found: &[PathBuf]) -> Vec<String> {
+    fn keep(&self, cache: &Cache, parser: &Parser, package: &str, found: &[PathBuf]) -> Vec<String> {
         let mut lacks = Vec::new();
         for module in &self.modules {
             let of_module = found.iter().filter(|file| is_named(file, module));
-            if !of_module.into_iter().any(|file| keep_module(cache, &[module], file).is_ok()) {
+            if !of_module.into_iter().any(|file| keep_module(cache, parser, &[module], file).is_ok()) {
                 lacks.push(format!("{package} has no debug file of this build of {}", module.name));
             }
         }
         if let Some(id) = &self.build_id {
             let places = self.kernel_files();
             let file = found.iter().find(|file| places.iter().any(|place| file.ends_with(place)));
-            let kept = file.map(|file| kernel_debug::keep(cache, self.kernel, Some(id), file));
+            let kept = file.map(|file| kernel_debug::keep(cache, parser, self.kernel, Some(id), file));
             match kept {
                 Some(Ok(())) => {}
                 // The path is that of a temporary file.
@@ -241,28 +268,17 @@ fn name(module: &ModuleFile) -> String {
     format!("debug/{:.40x}.ko.debug", Sha256::digest(&module.bytes))
 }
 
-/// Whether a file holds debug information.
-fn has_own(bytes: &[u8]) -> bool {
-    let file = object::File::parse(bytes).ok();
-    file.is_some_and(|file| file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0))
-}
-
-/// The GNU build ID of a module, in hexadecimal.
-fn build_id(bytes: &[u8]) -> Option<String> {
-    let file = object::File::parse(bytes).ok()?;
-    let id = file.build_id().ok()??;
-    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::modules::Facts;
 
     fn module(name: &str, bytes: &[u8]) -> ModuleFile {
         ModuleFile {
             name: name.to_owned(),
             path: PathBuf::from(format!("/x/{name}.ko")),
             bytes: bytes.to_vec(),
+            facts: Facts::default(),
         }
     }
 
@@ -304,7 +320,7 @@ mod tests {
         let file = folder.path().join("text.ko");
         fs::write(&file, "text").unwrap();
         let module = module("text", b"text");
-        let said = keep_module(&cache, &[&module], &file).unwrap_err().to_string();
+        let said = keep_module(&cache, &Parser::here(), &[&module], &file).unwrap_err().to_string();
         assert!(said.contains("it has no debug information (DWARF)"), "{said}");
         assert_eq!(cached(&cache, &module), None);
     }
@@ -323,12 +339,15 @@ mod tests {
         let of_kernel = ["*/boot/vmlinux-6.1.0-9", "*/lib/modules/6.1.0-9/vmlinux"];
         assert_eq!(wanted.patterns(), [&["*/snd[-_]pcm.ko*"], &of_kernel[..]].concat());
         let wanted = Wanted { modules: Vec::new(), ..wanted };
-        assert_eq!(wanted.keep(&cache, "x-dbg", &[]), ["x-dbg has no debug file of the kernel itself"]);
+        assert_eq!(
+            wanted.keep(&cache, &Parser::here(), "x-dbg", &[]),
+            ["x-dbg has no debug file of the kernel itself"]
+        );
         for place in of_kernel {
             let file = folder.path().join(place.trim_start_matches("*/"));
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(&file, "text").unwrap();
-            let lacks = wanted.keep(&cache, "x-dbg", &[file]);
+            let lacks = wanted.keep(&cache, &Parser::here(), "x-dbg", &[file]);
             assert!(lacks[0].starts_with("x-dbg does not fit the kernel: "), "{lacks:?}");
             assert_eq!((lacks.len(), cached_kernel(&cache, &kernel)), (1, None));
         }

@@ -203,7 +203,7 @@ pub(crate) fn kernel(prepared: &Prepared, options: &Options, initramfs: u64, cop
     // A saved guest has its kernel in its memory already.
     let stays = !options.kaslr || asked("nokaslr") || matches!(options.start, Start::Saved(_));
     let memory = u64::from(options.memory_mib) << 20;
-    let moved = !stays && direct::moved(unpacked, memory, initramfs, copy)?;
+    let moved = !stays && direct::moved(&prepared.parser, unpacked, memory, initramfs, copy)?;
     Ok(if moved { copy.to_path_buf() } else { unpacked.clone() })
 }
 

@@ -75,7 +75,7 @@ fn disk_layout(prepared: &Prepared, options: &Options) -> Layout {
 /// ([`Start::Saved`]). The workload's needs or a device of the guest can make it impossible to save.
 pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Watch<'_>) -> Result<()> {
     let mut options = Options { start: Start::Save(file.to_path_buf()), ..options.clone() };
-    let reader = Modules::of(&prepared.kernel)?.plan(READER)?.driver;
+    let reader = Modules::of(&prepared.kernel, &prepared.parser)?.plan(READER)?.driver;
     options.files.push((format!("{READER}.ko"), reader.bytes));
     options.variables.push(("WAITS".to_owned(), READER.to_owned()));
     match run(prepared, &options, watch)?.outcome {
@@ -122,6 +122,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         files: &options.files,
         more: &prepared.more,
         variables: &variables,
+        parser: &prepared.parser,
     };
     let initramfs = options.folder.join("initramfs.cpio");
     let archive = match options.start {
