@@ -4,7 +4,7 @@
 //! from the distribution's package; a first run fetches it.
 
 use guardrail_tests::{ensure, program, root, verified_kernel};
-use guardrail_verify::front::{Headers, translation};
+use guardrail_verify::front::{Headers, Sources};
 use guardrail_verify::ir::census::Census;
 use guardrail_verify::ir::parse;
 use guardrail_verify::stock::{self, Driver};
@@ -127,12 +127,18 @@ fn trees() -> Result<(PathBuf, PathBuf), Failed> {
 }
 
 /// What is in a driver's files and was not understood, and the seconds that clang and the parser took.
-fn count(driver: &Driver, headers: &Path) -> Result<(Census, [f64; 2]), Failed> {
+fn count(driver: &Driver, headers: &Path, tree: &Path) -> Result<(Census, [f64; 2]), Failed> {
     let (mut census, mut seconds) = (Census::default(), [0.0, 0.0]);
     for file in &driver.files {
         let began = Instant::now();
-        let headers = Headers::Kernel(headers.to_owned());
-        let text = translation(file, &headers, &driver.folders, &driver.definitions)?;
+        let sources = Sources {
+            files: vec![file.clone()],
+            folders: driver.folders.clone(),
+            definitions: driver.definitions.clone(),
+            headers: Headers::Kernel(headers.to_owned()),
+            tree: Some(tree.to_owned()),
+        };
+        let text = sources.translate(&|| false)?.concat();
         seconds[0] += began.elapsed().as_secs_f64();
         let began = Instant::now();
         let module = parse::module(&file.display().to_string(), &text)?;
@@ -147,7 +153,7 @@ fn read(name: &str) -> Result<(), Failed> {
     let driver = stock::find(&source, &stock::options(&headers), name)?;
     let lines = driver.files.iter().map(|file| std::fs::read_to_string(file).unwrap_or_default());
     let lines: usize = lines.map(|text| text.lines().count()).sum();
-    let (census, [clang, parser]) = count(&driver, &headers)?;
+    let (census, [clang, parser]) = count(&driver, &headers, &source)?;
     println!(
         "{name}: {} files, {lines} lines, {} functions, {} instructions, clang {clang:.1} s, parser {parser:.2} s, {:?}",
         driver.files.len(),

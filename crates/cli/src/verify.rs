@@ -3,6 +3,7 @@
 use crate::args::{Format, VerifyArgs};
 use crate::errors::{CliError, Status};
 use crate::output::{self, Extent};
+use guardrail_check::confine;
 use guardrail_host::files;
 use guardrail_protocol::library::Library;
 use guardrail_protocol::{Machine, parse, stock};
@@ -10,13 +11,14 @@ use guardrail_report::columns::table;
 use guardrail_report::{Report, Run, SCHEMA};
 use guardrail_verify::by_rule::Asked;
 use guardrail_verify::certificate::Certificate;
-use guardrail_verify::front::Headers;
+use guardrail_verify::front::{FrontError, Headers, Sources};
 use guardrail_verify::run::{Plan, Verified, run as verify};
 use guardrail_verify::stock::{Driver, find, options};
 use guardrail_vm::packages::Packages;
 use guardrail_vm::{Cache, kernels};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// The largest file of certificates that is read, in bytes.
 const MAX_CERTIFICATES: u64 = 64 << 20;
@@ -25,6 +27,7 @@ const MAX_CERTIFICATES: u64 = 64 << 20;
 pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
     let mut release = "no kernel".to_owned();
     let mut folders = args.include.clone();
+    let mut tree = None;
     let mut driver = Driver { files: args.files.clone(), ..Driver::default() };
     let headers = if args.no_kernel {
         Headers::Plain
@@ -37,6 +40,7 @@ pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
             let source = kernels::source(&packages, &kernel)?;
             driver = find(&source, &options(&headers), name).map_err(CliError::Usage)?;
             folders.append(&mut driver.folders);
+            tree = Some(source);
         }
         Headers::Kernel(headers)
     };
@@ -50,22 +54,25 @@ pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
         );
     }
     folders.dedup();
-    let main = args.main.clone().zip(args.protocols.clone());
-    let machines = machines(args)?;
+    let usage = |error: FrontError| CliError::Usage(error.to_string());
+    let Driver { files, definitions, .. } = driver;
+    let sources = Sources { files, folders, definitions, headers, tree };
+    let translated = sources.translate(&|| false).map_err(usage)?;
+    let read: Vec<PathBuf> = args.chart.iter().chain(&args.check).cloned().collect();
+    let outputs = [&args.draw, &args.smt, &args.promela, &args.certificate].into_iter().flatten();
+    confine(&read, &outputs.map(|file| files::place_of_new(file).to_path_buf()).collect::<Vec<_>>())?;
     let plan = Plan {
-        files: driver.files,
-        folders,
-        definitions: driver.definitions,
-        headers,
-        machines,
-        main,
+        files: sources.files,
+        texts: translated,
+        machines: machines(args)?,
+        main: args.main.clone().zip(args.protocols.clone()),
         seconds: args.timeout,
         check: certificates(args)?,
         script: args.smt.is_some(),
         model: args.promela.is_some(),
         by_rule: args.by_rule,
     };
-    let all = verify(&plan, &|| false).map_err(|error| CliError::Usage(error.to_string()))?;
+    let all = verify(&plan, &|| false).map_err(usage)?;
     if let (Some(path), Some(chart)) = (&args.draw, all.iter().find_map(|one| one.chart.as_ref())) {
         files::write(path, chart)?;
     }

@@ -4,6 +4,8 @@
 //! stable, and a parser of our own is bounded and cannot crash on it.
 
 use crate::ir::{Module, parse};
+use guardrail_host::process::kill_with_parent;
+use guardrail_jail::Jail;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +24,61 @@ pub enum Headers {
     /// As plain C.
     Plain,
 }
+
+/// C files, and how they are compiled.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Where else headers are.
+    pub folders: Vec<PathBuf>,
+    /// Macros, as `NAME` or `NAME=VALUE`.
+    pub definitions: Vec<String>,
+    /// The headers.
+    pub headers: Headers,
+    /// What else the compiler reads, such as the tree that the files are of.
+    pub tree: Option<PathBuf>,
+}
+
+impl Sources {
+    /// The text that clang writes for each file. `stop` is asked between files.
+    pub fn translate(&self, stop: &dyn Fn() -> bool) -> Result<Vec<String>, FrontError> {
+        let one = |file: &PathBuf| {
+            if std::fs::metadata(file).is_err() {
+                return Err(other(format!("there is no file {}", file.display())));
+            }
+            if stop() {
+                return Err(other("interrupted"));
+            }
+            translation(file, self)
+        };
+        self.files.iter().map(one).collect()
+    }
+
+    /// What the compiler reaches: its own files, headers, and the folder of a file.
+    fn jail(&self, file: &Path) -> Jail {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let headers = match &self.headers {
+            // What both flavors of headers share is beside them.
+            Headers::Kernel(flavor) => {
+                let real = flavor.canonicalize().ok();
+                real.as_deref().and_then(Path::parent).into_iter().map(Path::to_path_buf).collect()
+            }
+            Headers::Plain => Vec::new(),
+        };
+        let own = SYSTEM.iter().map(PathBuf::from).chain(headers);
+        let named =
+            [folder.to_path_buf(), file.to_path_buf()].into_iter().chain(self.folders.iter().cloned());
+        own.chain(named).chain(self.tree.clone()).fold(Jail::new().memory(MEMORY), Jail::reads)
+    }
+}
+
+/// Where the compiler and its own headers are.
+const SYSTEM: [&str; 7] =
+    ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/dev/null"];
+
+/// The most address space of the compiler, in bytes.
+const MEMORY: u64 = 8 << 30;
 
 /// A fault in what the user gave, or in the machine.
 #[derive(Debug, thiserror::Error)]
@@ -69,45 +126,36 @@ pub fn clang() -> Result<&'static str, FrontError> {
 
 /// Compiles a file and reads the result. `folders` are searched for headers.
 pub fn module(file: &Path, headers: &Headers, folders: &[PathBuf]) -> Result<Module, FrontError> {
-    module_with(file, headers, folders, &[])
+    let (headers, folders) = (headers.clone(), folders.to_vec());
+    let sources = Sources { files: Vec::new(), folders, definitions: Vec::new(), headers, tree: None };
+    read(file, &translation(file, &sources)?)
 }
 
-/// The same with macros, as `NAME` or `NAME=VALUE`.
-pub fn module_with(
-    file: &Path,
-    headers: &Headers,
-    folders: &[PathBuf],
-    definitions: &[String],
-) -> Result<Module, FrontError> {
-    let text = translation(file, headers, folders, definitions)?;
-    parse::module(&file.display().to_string(), &text).map_err(other)
+/// Reads the text that clang wrote for a file.
+pub fn read(file: &Path, text: &str) -> Result<Module, FrontError> {
+    parse::module(&file.display().to_string(), text).map_err(other)
 }
 
-/// The text that clang writes for a file.
-pub fn translation(
-    file: &Path,
-    headers: &Headers,
-    folders: &[PathBuf],
-    definitions: &[String],
-) -> Result<String, FrontError> {
+/// The text that clang writes for a file. Clang runs in a jail: it parses what others wrote.
+fn translation(file: &Path, sources: &Sources) -> Result<String, FrontError> {
     let name = file.display().to_string();
     let program = clang()?;
     let mut command = Command::new(program);
     command.arg("-S").args(["-emit-llvm", "-g", "-O1", "-fno-discard-value-names"]);
     command.args(["-Xclang", "-disable-llvm-passes", "-fno-stack-protector", "-fno-color-diagnostics"]);
     command.args(["-ferror-limit=3", "-w", "-std=gnu11", "-fwrapv", "-fno-strict-aliasing", "-fno-common"]);
-    match headers {
+    match &sources.headers {
         Headers::Kernel(flavor) => kernel(&mut command, program, flavor, file)?,
         Headers::Plain => {
             command.arg("-DGUARDRAIL_PLAIN");
         }
     }
-    for folder in folders {
+    for folder in &sources.folders {
         command.arg("-I").arg(folder);
     }
-    command.args(definitions.iter().map(|definition| format!("-D{definition}")));
+    command.args(sources.definitions.iter().map(|definition| format!("-D{definition}")));
     command.arg("-o").arg("-").arg(file);
-    let (success, text, complaint) = bounded(&mut command, program)?;
+    let (success, text, complaint) = bounded(&mut command, program, &sources.jail(file))?;
     if text.len() > parse::LARGEST {
         return Err(other(format!("the translation of {name} has more than {} MiB", parse::LARGEST >> 20)));
     }
@@ -120,11 +168,13 @@ pub fn translation(
     Ok(text)
 }
 
-/// Runs clang: whether it succeeded, and at most so much of its output and its complaints as the parser reads.
-fn bounded(command: &mut Command, program: &str) -> Result<(bool, String, String), FrontError> {
+/// Runs clang in a jail: whether it succeeded, and at most so much of its output and its complaints as the parser reads.
+fn bounded(command: &mut Command, program: &str, jail: &Jail) -> Result<(bool, String, String), FrontError> {
     let cannot = |error: std::io::Error| other(format!("cannot run {program}: {error}"));
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(cannot)?;
+    kill_with_parent(command);
+    let child = guardrail_jail::spawn(command, jail);
+    let mut child = child.map_err(|error| other(format!("cannot run {program}: {error}")))?;
     let stderr = child.stderr.take();
     let complaint = std::thread::spawn(move || {
         let mut stderr = stderr?;

@@ -4,7 +4,7 @@ use crate::by_rule;
 use crate::certificate::{Certificate, certificate};
 use crate::engine::search::Budget;
 use crate::findings;
-use crate::front::{self, FrontError, Headers};
+use crate::front::{self, FrontError};
 use crate::ir::Module;
 use crate::ir::instruction::Value;
 use crate::knowledge::Knowledge;
@@ -30,12 +30,8 @@ const STATES: usize = 4_000_000;
 pub struct Plan {
     /// The C files.
     pub files: Vec<PathBuf>,
-    /// Where else headers are.
-    pub folders: Vec<PathBuf>,
-    /// Macros, as `NAME` or `NAME=VALUE`.
-    pub definitions: Vec<String>,
-    /// The headers.
-    pub headers: Headers,
+    /// The text that clang wrote for each, from [`Sources::translate`](front::Sources::translate).
+    pub texts: Vec<String>,
     /// The protocols, whose messages are numbered in this order.
     pub machines: Vec<Machine>,
     /// The main function and its protocols, where the files do not say them.
@@ -58,16 +54,8 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, FrontError> {
 
 /// Verifies all programs in the files. `stop` is asked between steps.
 pub fn run(plan: &Plan, stop: &dyn Fn() -> bool) -> Result<Vec<Verified>, FrontError> {
-    let mut modules = Vec::new();
-    for file in &plan.files {
-        if std::fs::metadata(file).is_err() {
-            return refuse(format!("there is no file {}", file.display()));
-        }
-        if stop() {
-            return refuse("interrupted");
-        }
-        modules.push(front::module_with(file, &plan.headers, &plan.folders, &plan.definitions)?);
-    }
+    let modules = plan.files.iter().zip(&plan.texts).map(|(file, text)| front::read(file, text));
+    let modules = modules.collect::<Result<Vec<_>, _>>()?;
     let programs = match &plan.main {
         Some(main) => vec![main.clone()],
         None => programs(&modules),
