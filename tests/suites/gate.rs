@@ -368,8 +368,8 @@ fn jailed(supervisor: u32) -> Result<(), Failed> {
     apart(supervisor)
 }
 
-/// QEMU, the gate and the analysis have users of their own, and the first two namespaces of their own, where this machine
-/// permits that. The device's QEMU shares those of the gate.
+/// QEMU, the gate, the analysis and the process that parses have users of their own, and the first two namespaces of their
+/// own, where this machine permits that. The device's QEMU shares those of the gate.
 fn apart(supervisor: u32) -> Result<(), Failed> {
     let user = |process: u32| -> Result<String, Failed> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
@@ -386,7 +386,10 @@ fn apart(supervisor: u32) -> Result<(), Failed> {
         ensure(differs || !able.users, || {
             format!("process {process} has the user of another one: {users:?}")
         })?;
-        let shares = child_of(supervisor, "internal-analysis") == Some(process);
+        // Those that can open no file.
+        let shares = ["internal-analysis", "internal-parser"]
+            .iter()
+            .any(|word| child_of(supervisor, word) == Some(process));
         let own = root(process)? != root(supervisor)?;
         ensure(own || shares || !able.roots, || format!("process {process} has the supervisor's files"))?;
         for below in started(process) {
