@@ -49,6 +49,7 @@
 
 pub mod analysis;
 pub mod confirm;
+pub mod cost;
 pub mod fetcher;
 pub mod follow;
 pub mod gate;
