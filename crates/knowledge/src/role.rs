@@ -1,7 +1,7 @@
 //! Roles of functions: what checkers and mutants know of them besides effects, from `roles.txt` of each class.
 
 use crate::table::Kind;
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
 /// What a function is for.
@@ -47,16 +47,38 @@ pub enum Role {
     InitsLock,
 }
 
-/// For each role, names of functions with the position of the parameter, 0 where the verb has none.
-static FUNCTIONS: LazyLock<BTreeMap<Role, Vec<(&str, usize)>>> = LazyLock::new(|| {
-    let mut functions: BTreeMap<_, Vec<_>> = BTreeMap::new();
+/// The functions of a role. Each has the position of the parameter, 0 where the verb has none.
+#[derive(Default)]
+struct Functions {
+    /// By whole name: also the number of the row, because the first one counts.
+    whole: FxHashMap<&'static str, (usize, usize)>,
+    /// Those whose name has a `*`, in the order of their rows.
+    parts: Vec<(&'static str, (usize, usize))>,
+    rows: usize,
+}
+
+impl Functions {
+    fn add(&mut self, name: &'static str, param: usize) {
+        let found = (self.rows, param);
+        self.rows += 1;
+        if name.contains('*') {
+            self.parts.push((name, found));
+        } else {
+            self.whole.entry(name).or_insert(found);
+        }
+    }
+}
+
+/// For each role, its functions.
+static FUNCTIONS: LazyLock<[Functions; Role::NAMED.len()]> = LazyLock::new(|| {
+    let mut functions: [Functions; Role::NAMED.len()] = Default::default();
     for row in Kind::Roles.rows() {
         for effect in &row.effects {
             let Some((role, _)) = Role::NAMED.iter().find(|(_, verb)| *verb == effect.verb()) else {
                 continue;
             };
             let param = row.params.iter().position(|param| effect.word(1) == Some(param)).unwrap_or(0);
-            functions.entry(*role).or_default().extend(row.names.iter().map(|name| (*name, param)));
+            row.names.iter().for_each(|name| functions[*role as usize].add(name, param));
         }
     }
     functions
@@ -94,8 +116,10 @@ impl Role {
     /// The position of the parameter that the role of a function is about, from 0; `None` if the function does not have the
     /// role.
     pub fn param(self, function: &str) -> Option<usize> {
-        let found = FUNCTIONS.get(&self)?.iter().find(|(name, _)| fits(name, function));
-        found.map(|(_, param)| *param)
+        let functions = &FUNCTIONS[self as usize];
+        let whole = functions.whole.get(function);
+        let part = functions.parts.iter().find(|(name, _)| fits(name, function)).map(|(_, found)| found);
+        whole.into_iter().chain(part).min().map(|(_, param)| *param)
     }
 }
 
