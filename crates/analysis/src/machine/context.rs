@@ -6,6 +6,8 @@ use crate::stacks::{CallTrace, MAX_FRAMES, OuterId, same_stack};
 use crate::value_flow::Regs;
 use guardrail_knowledge::effect::{Effect, Len, Ptr, Summary};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A call from the driver that has not returned.
 #[derive(Clone, Debug)]
@@ -110,8 +112,9 @@ pub struct Context {
     pub level: Level,
     /// The task's pid.
     pub pid: u32,
-    /// The call stack; innermost last.
+    /// The call stack; innermost last. It changes through methods only.
     pub stack: Vec<Activation>,
+    version: Version,
     /// The lowest address of the stack, where it is the driver's own and goes from task to task.
     pub own_stack: Option<u64>,
     /// For an own stack, the context and strand of the task or interrupt that goes on with it, where they
@@ -127,6 +130,16 @@ pub struct Context {
     pub order: ContextOrder,
 }
 
+/// A state of a context's call stack. Two equal ones are of equal stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    context: u64,
+    changes: u64,
+}
+
+/// The number of contexts that were made so far.
+static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+
 /// Deepest call stack.
 const MAX_DEPTH: usize = 512;
 
@@ -138,6 +151,7 @@ impl Context {
             level,
             pid,
             stack: Vec::new(),
+            version: Version { context: CONTEXTS.fetch_add(1, Relaxed), changes: 0 },
             own_stack: None,
             carrier: None,
             low: u64::MAX,
@@ -160,12 +174,31 @@ impl Context {
         if self.stack.len() >= MAX_DEPTH {
             self.stack.drain(..MAX_DEPTH / 2);
         }
+        self.version.changes += 1;
         self.stack.push(activation);
+    }
+
+    /// Pops the innermost activation, and leaves the registers as they are.
+    pub fn pop(&mut self) -> Option<Activation> {
+        self.version.changes += 1;
+        self.stack.pop()
+    }
+
+    /// Splits off the activations from index `first` on.
+    pub fn split_off(&mut self, first: usize) -> Vec<Activation> {
+        self.version.changes += 1;
+        self.stack.split_off(first)
+    }
+
+    /// The state of the call stack.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// Cuts the stack to `len` activations, and restores the registers that the removed ones saved.
     pub fn cut(&mut self, len: usize) {
         while self.stack.len() > len {
+            self.version.changes += 1;
             if let Some(Activation::Frame { saved: Some(saved), .. }) = self.stack.pop() {
                 self.regs = Some(saved);
             }

@@ -9,7 +9,7 @@ mod state;
 mod world;
 
 pub use blocks::{BlockInfo, Blocks, End};
-pub use context::{Activation, Context, Out, length};
+pub use context::{Activation, Context, Out, Version, length};
 pub use modules::{Module, Modules, Other};
 pub use objects::{LARGEST_SLAB, Object, ObjectId, Objects, kmalloc_slot};
 pub use rooms::rooms;

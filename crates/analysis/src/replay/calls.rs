@@ -64,7 +64,7 @@ impl Replay {
             return context.push(Activation::entered(rsp, 0, OuterId::default(), None));
         };
         context.cut(at + 1);
-        match context.stack.pop() {
+        match context.pop() {
             Some(Activation::Out(out)) => {
                 if out.jump {
                     // The function that jumped has returned as well.

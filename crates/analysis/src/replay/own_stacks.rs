@@ -85,7 +85,7 @@ impl Replay {
         let first = context.stack.iter().position(|part| part.at().is_some_and(on_it))?;
         let mut own = Context::new(context.task, context.level, context.pid);
         own.own_stack = Some(stack * STACK_SIZE);
-        own.stack = context.stack.split_off(first);
+        own.stack = context.split_off(first);
         let regs = match own.stack.first_mut() {
             Some(Activation::Frame { saved, .. }) => saved.take(),
             _ => None,

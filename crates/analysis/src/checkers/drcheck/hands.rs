@@ -4,10 +4,10 @@
 //! event, and later by clocks (see [`crate::order`]). A store that takes something away releases nothing. Such
 //! stores clear a pointer, or are any store of a driver that shuts down.
 
+use super::cell::{Cell, Kind};
 use super::races::{Known, Pair, pair, settle};
 use super::triage::Form;
 use super::verdict::ONE_WRITER;
-use super::words::{Cell, Kind};
 use super::{DrCheck, Mode};
 use crate::checker::Cx;
 
@@ -81,6 +81,7 @@ impl DrCheck {
         let addr = word + u64::from(store.mask.trailing_zeros());
         if self.published.len() < MAX_PUBLISHED {
             self.published.insert(addr, finding);
+            self.published_words.add(word);
             cx.state.order.publish(addr);
         }
         if old.kind.writes() {
@@ -96,8 +97,18 @@ impl DrCheck {
         }
     }
 
+    /// Whether an access is to a word that orders.
+    #[inline]
+    pub(super) fn is_published(&self, word: u64, cell: &Cell) -> bool {
+        let addr = word + u64::from(cell.mask.trailing_zeros());
+        self.published_words.may_have(word) && self.published.contains_key(&addr)
+    }
+
     /// An access to a word that orders.
     pub(super) fn at_published(&mut self, cx: &mut Cx<'_>, at: super::words::At, word: u64, cell: &Cell) {
+        if !self.published_words.may_have(word) {
+            return;
+        }
         let addr = word + u64::from(cell.mask.trailing_zeros());
         let Some(mut finding) = self.published.get(&addr).copied() else { return };
         if cell.kind.writes() {
@@ -135,12 +146,19 @@ impl DrCheck {
         true
     }
 
+    /// The hand that two ordered accesses owe their order to; `None` where they owe it to something else.
+    #[inline]
+    pub(super) fn hand_for(&self, old: &Cell, new: &Cell) -> Option<Hand> {
+        if self.hands.is_empty() {
+            return None;
+        }
+        let hand = self.hands.get(&(old.strand, new.strand)).copied()?;
+        (old.last <= hand.event && old.clock > hand.before).then_some(hand)
+    }
+
     /// Checks whether two ordered accesses owe their order to a flag.
     pub(super) fn was_handed(&mut self, cx: &mut Cx<'_>, old: &Cell, new: &Cell) {
-        if let Some(hand) = self.hands.get(&(old.strand, new.strand)).copied()
-            && old.last <= hand.event
-            && old.clock > hand.before
-        {
+        if let Some(hand) = self.hand_for(old, new) {
             self.used(cx, hand, pair(old, new));
         }
     }

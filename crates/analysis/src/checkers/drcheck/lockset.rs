@@ -3,7 +3,8 @@
 //! Disabled interrupts, softirqs and preemption are locks of the vCPU, as in the thesis, 4.2.5. With
 //! deferral, a word starts anew as its user's own where all its earlier accesses come before the new one.
 
-use super::words::{Cell, Eraser};
+use super::cell::Cell;
+use super::words::Eraser;
 use crate::machine::State;
 use guardrail_knowledge::effect::LockMode;
 use rustc_hash::FxHashMap;
@@ -102,7 +103,7 @@ impl Sets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::Kind;
+    use super::super::cell::Kind;
     use super::*;
     use crate::order::{Now, StrandId};
 

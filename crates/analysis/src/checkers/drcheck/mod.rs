@@ -25,6 +25,8 @@
 //! for comparison.
 
 mod by_code;
+mod cell;
+mod filter;
 mod hands;
 mod lockset;
 mod races;
@@ -37,10 +39,12 @@ mod words;
 
 use crate::checker::{Checker, Cx};
 use crate::machine::{Context, Object, ObjectId, Out, Range, State, length};
-use crate::order::{Entry, Parts, Step, StrandId};
+use crate::order::{Entry, Parts, StrandId};
 use crate::stacks::STACK_SIZE;
 use crate::value_flow::{InsnCtx, Regs, RepRange, Value};
 use by_code::ByCode;
+use cell::{Cell, Kind};
+use filter::WordFilter;
 use guardrail_knowledge::effect::Effect;
 use guardrail_trace::event::{Access, RegionFlags};
 use hands::Hand;
@@ -48,7 +52,7 @@ use races::{Group, Known, Open, Pair, Sequence};
 use rustc_hash::{FxHashMap, FxHashSet};
 use scene::{CallStacks, Scenes};
 use std::collections::{BTreeMap, VecDeque};
-use words::{At, Cell, Eraser, Kind, Words};
+use words::{At, Eraser, Words};
 
 const NAME: &str = "drcheck";
 /// End of the half of the address space that belongs to user space.
@@ -101,13 +105,15 @@ pub struct DrCheck {
     live: FxHashSet<u32>,
     /// Findings that a run which goes on may take back.
     doubts: Vec<(u32, usize)>,
-    /// A bit for each word that one of the open races may be about (see `word_bit`).
-    open_words: u64,
+    /// The words that open races are about.
+    open_words: WordFilter,
     sequences: VecDeque<Sequence>,
     /// What plain flags have handed over, by the writer's and the reader's strand.
     hands: FxHashMap<(StrandId, StrandId), Hand>,
     /// Words that order, and the findings about them.
     published: BTreeMap<u64, usize>,
+    /// The words in which those of `published` lie or lay.
+    published_words: WordFilter,
     /// Memory of modules that is never written.
     fixed: Vec<(u64, u64)>,
     /// Grows when modules are loaded, because addresses may belong to other code then.
@@ -207,7 +213,7 @@ impl DrCheck {
 
     #[inline]
     fn word(&mut self, cx: &mut Cx<'_>, word: u64, cell: Cell) {
-        if self.open_words & races::word_bit(word) != 0 {
+        if self.open_words.may_have(word) {
             self.look_again(cx, word, &cell);
         }
         let at = self.words.at(word);
@@ -222,6 +228,12 @@ impl DrCheck {
             cell.callers = self.stacks.of(context);
         }
         cell.scene = self.scenes.of(cx);
+        if self.mode == Mode::Full
+            && !self.is_published(word, &cell)
+            && self.words.renew(at, &cell, !self.hands.is_empty())
+        {
+            return;
+        }
         match self.mode {
             Mode::Full => self.hybrid(cx, at, word, &mut cell),
             Mode::Lockset | Mode::Deferral => self.eraser(cx, at, word, &cell),
@@ -368,10 +380,6 @@ impl Checker for DrCheck {
         self.clear(from, to);
     }
 
-    fn moved(&mut self, _: &mut Cx<'_>, _: &Step) {
-        self.scenes.moved();
-    }
-
     fn entered(&mut self, _: &mut Cx<'_>, entry: &Entry) {
         if self.live.len() >= MAX_LIVE {
             // Runs whose ends were not seen; what is known of the others is known to be final too early.
@@ -405,7 +413,7 @@ impl Checker for DrCheck {
         for (_, finding) in self.doubts.drain(..) {
             cx.reports.trust(finding);
         }
-        self.open_words = 0;
+        self.open_words = WordFilter::default();
         self.hands.clear();
     }
 

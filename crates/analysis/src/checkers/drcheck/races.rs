@@ -1,7 +1,9 @@
 //! Which pairs of accesses race, and how the races are judged.
 
+use super::cell::{Apart, Cell, Kind};
+use super::filter::WordFilter;
 use super::triage::{DOUBLE_CHECKED, Verdict};
-use super::words::{At, CELLS, Cell, Kind};
+use super::words::{At, Words};
 use super::{DrCheck, NAME, text, triage};
 use crate::checker::{Cx, Draft};
 use crate::order::Order;
@@ -63,41 +65,53 @@ pub(super) struct Sequence {
 impl DrCheck {
     /// Compares a new access with the known accesses to its word.
     pub(super) fn hybrid(&mut self, cx: &mut Cx<'_>, at: At, word: u64, cell: &mut Cell) {
-        let mut races: [Option<Cell>; CELLS] = [None; CELLS];
-        let mut handed = races;
-        let mut count = 0;
-        let mut foreign = 0;
-        if !self.published.is_empty() {
-            self.at_published(cx, at, word, cell);
-        }
-        let handing = !self.hands.is_empty();
+        self.at_published(cx, at, word, cell);
+        // Places of the cells that race with the new one, and of those that a flag may have ordered.
+        let (mut races, mut handed) = (0u32, 0u32);
+        let (mut foreign, mut apart) = (0, Apart::Locked);
         let (shared, atomic) = self.words.marks(at);
         let order = &cx.state.order;
-        for old in self.words.cells(at) {
+        for (place, old) in self.words.cells(at).enumerate() {
             let over = old.mask & cell.mask;
             if old.strand == cell.strand || over == 0 {
                 continue;
             }
             foreign |= over;
-            if count < CELLS && conflict(old.kind, cell.kind, atomic & over == over) {
-                if !ordered(order, old, cell) {
-                    races[count] = Some(*old);
-                    count += 1;
-                } else if handing && order.common(old.locks, cell.locks).is_none() {
-                    handed[count] = Some(*old);
-                    count += 1;
-                }
+            if !conflict(old.kind, cell.kind, atomic & over == over)
+                || order.common(old.locks, cell.locks).is_some()
+            {
+                continue;
+            }
+            if !ordered(order, old, cell) {
+                races |= 1 << place;
+            } else {
+                apart = Apart::Ordered;
+                handed |= u32::from(self.hand_for(old, cell).is_some()) << place;
             }
         }
         if (shared | foreign) & cell.mask == 0 {
             cell.kind = cell.kind.with(Kind::FIRST);
         }
+        cell.apart = if races == 0 { apart } else { Apart::Unknown };
         let locked = if cell.kind.has(Kind::ATOMIC) { cell.mask } else { 0 };
         self.words.mark(at, foreign, locked);
-        for old in handed.iter().flatten() {
+        if races | handed != 0 {
+            self.found(cx, (at, word), cell, races, handed);
+        }
+    }
+
+    /// Judges the cells of a word, by their places, that race with a new one, or that a flag may have ordered.
+    #[cold]
+    fn found(&mut self, cx: &mut Cx<'_>, (at, word): (At, u64), cell: &Cell, races: u32, handed: u32) {
+        let of = |words: &Words, places: u32| -> Vec<Cell> {
+            let chosen = words.cells(at).enumerate().filter(|(place, _)| places >> place & 1 != 0);
+            chosen.map(|(_, cell)| *cell).collect()
+        };
+        let (races, handed) = (of(&self.words, races), of(&self.words, handed));
+        for old in &handed {
             self.was_handed(cx, old, cell);
         }
-        for old in races.iter().flatten() {
+        for old in &races {
             if !self.per_cpu(cx, word, old, cell) && !self.handed_over(cx, old, cell) {
                 self.race(cx, at, word, old, cell);
             }
@@ -328,7 +342,7 @@ impl DrCheck {
             self.opens.remove(0);
         }
         let steps = self.form(cx.state, write.pc) == triage::Form::Count;
-        self.open_words |= word_bit(word);
+        self.open_words.add(word);
         self.opens.push(Open {
             pair,
             finding,
@@ -388,14 +402,9 @@ impl DrCheck {
     /// A run is over: nothing that follows clears its races.
     pub(super) fn run_over(&mut self, run: u32) {
         self.opens.retain(|open| open.run != run);
-        self.open_words = self.opens.iter().fold(0, |bits, open| bits | word_bit(open.word));
+        self.open_words = WordFilter::default();
+        self.opens.iter().for_each(|open| self.open_words.add(open.word));
     }
-}
-
-/// The bit of a word in `open_words`. Most accesses need not search all open races with it.
-#[inline]
-pub(super) fn word_bit(word: u64) -> u64 {
-    1 << ((word >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
 /// Most findings that are in doubt at a time.
@@ -432,10 +441,9 @@ fn conflict(a: Kind, b: Kind, atomic: bool) -> bool {
     }
 }
 
-/// Whether locks or order keep the accesses apart.
+/// Whether order keeps the accesses apart, for other reasons than locks that they have in common.
 fn ordered(order: &Order, old: &Cell, new: &Cell) -> bool {
-    order.common(old.locks, new.locks).is_some()
-        || order.ordered((old.strand, old.clock), new.strand)
+    order.ordered((old.strand, old.clock), new.strand)
         || old.kind.has(Kind::FIRST) && order.ordered_fully((old.strand, old.clock), new.strand)
 }
 

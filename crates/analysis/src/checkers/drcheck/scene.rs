@@ -3,7 +3,7 @@
 use crate::checker::Cx;
 use crate::checkers::names;
 use crate::level::Level;
-use crate::machine::{Context, State, describe};
+use crate::machine::{Context, State, Version, describe};
 use crate::order::{Entry, LockId};
 use crate::stacks::{CallTrace, MAX_FRAMES, OuterId, StackId};
 use guardrail_finding::ContextInfo;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// More stacks or scenes than this are not distinguished. From half of it on, stacks get no outer part.
 const MAX_STACKS: usize = 1 << 18;
 const MAX_SCENES: usize = 1 << 18;
+/// Most vCPUs whose last scene is kept.
+const MAX_CPUS: usize = 512;
 /// The charts of what interrupt handlers schedule to do their work.
 const SCHEDULED: [&str; 2] = ["napi", "tasklet"];
 
@@ -25,24 +27,34 @@ const SCHEDULED: [&str; 2] = ["napi", "tasklet"];
 pub(super) struct CallStacks {
     ids: FxHashMap<u64, u32>,
     table: Vec<(Box<[u64]>, OuterId)>,
-    /// The hash that was looked up last, and its number.
-    last: (u64, u32),
+    /// The stack that was looked up last, and its number.
+    last: Option<(Version, u32)>,
     buffer: Vec<u64>,
 }
 
 impl CallStacks {
     /// The number of a context's stack below the innermost address.
     pub fn of(&mut self, context: &Context) -> u32 {
+        let version = context.version();
+        if let Some((last, id)) = self.last
+            && last == version
+        {
+            return id;
+        }
+        let id = self.find(context);
+        // From here on, stacks lose their outer parts one by one.
+        self.last = (self.table.len() < MAX_STACKS / 2).then_some((version, id));
+        id
+    }
+
+    fn find(&mut self, context: &Context) -> u32 {
         self.buffer.clear();
         context.callers(&mut self.buffer, MAX_FRAMES - 1);
         let outer = if self.table.len() < MAX_STACKS / 2 { context.outer() } else { OuterId::default() };
         let mut hasher = FxHasher::default();
         (&self.buffer, outer).hash(&mut hasher);
         let hash = hasher.finish();
-        if self.last.0 == hash {
-            return self.last.1;
-        }
-        let id = match self.ids.get(&hash) {
+        match self.ids.get(&hash) {
             Some(&id) => id,
             None if self.table.len() >= MAX_STACKS => 0,
             None => {
@@ -51,9 +63,7 @@ impl CallStacks {
                 self.ids.insert(hash, id);
                 id
             }
-        };
-        self.last = (hash, id);
-        id
+        }
     }
 
     /// The whole stack of an access, innermost address first.
@@ -111,8 +121,26 @@ fn is_placed(run: &Entry) -> bool {
     run.callback.is_some() || Role::Initializes.has(&run.caller) || Role::Unloads.has(&run.caller)
 }
 
-/// What a scene depends on. Comparing it is cheaper than making the scene.
-type Key = (u64, Level, u32, u32, u32, u64, u64);
+/// What a scene depends on, apart from the held locks. Comparing it is cheaper than making the scene.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    task: u64,
+    pid: u32,
+    level: Level,
+    /// The last entry's number, and how many entries are open.
+    serial: u64,
+    entries: usize,
+    /// The chart and the state of the object whose callback runs.
+    state: Option<(usize, usize)>,
+}
+
+/// The last scene of a vCPU.
+#[derive(Debug)]
+struct Last {
+    key: Key,
+    held: Vec<(LockId, LockMode, StackId)>,
+    id: u32,
+}
 
 /// Scenes, by number; 0 means that there is no scene.
 #[derive(Debug, Default)]
@@ -120,38 +148,58 @@ pub(super) struct Scenes {
     ids: FxHashMap<Arc<Scene>, u32>,
     table: Vec<Arc<Scene>>,
     /// The last scene of each vCPU.
-    last: FxHashMap<u32, (Key, u32)>,
+    last: Vec<Option<Last>>,
     states: Vec<Arc<[String]>>,
     state_ids: FxHashMap<Arc<[String]>, u32>,
-    /// Grows when an object changes its state.
-    moves: u64,
 }
 
 impl Scenes {
-    /// An object has changed its state, so scenes differ from now on.
-    pub fn moved(&mut self) {
-        self.moves += 1;
-    }
-
     /// The number of the current scene; 0 where the context is not known.
     pub fn of(&mut self, cx: &Cx<'_>) -> u32 {
         let Some(context) = cx.context else { return 0 };
-        let now = context.order.now;
         let run = context.order.entries.last();
-        let serial = run.map_or(0, |run| run.serial);
-        let key = (context.task, context.level, cx.cpu, now.locks.0, now.clock, serial, self.moves);
-        if let Some((last, id)) = self.last.get(&cx.cpu)
-            && *last == key
+        let callback = run.and_then(|run| run.callback);
+        let key = Key {
+            task: context.task,
+            pid: context.pid,
+            level: context.level,
+            serial: run.map_or(0, |run| run.serial),
+            entries: context.order.entries.len(),
+            state: callback
+                .and_then(|(chart, _, instance)| Some((chart, cx.state.order.state(chart, instance)?))),
+        };
+        let held = context.order.held.iter().map(|a| (a.lock, a.mode, a.stack));
+        if let Some(Some(last)) = self.last.get(cx.cpu as usize)
+            && last.key == key
+            && held.clone().eq(last.held.iter().copied())
         {
-            return *id;
+            return last.id;
         }
+        let id = self.make(cx, context, run, held.clone().collect());
+        let cpu = cx.cpu as usize;
+        if cpu >= self.last.len() && cpu < MAX_CPUS {
+            self.last.resize_with(cpu + 1, || None);
+        }
+        if let Some(last) = self.last.get_mut(cpu) {
+            *last = Some(Last { key, held: held.collect(), id });
+        }
+        id
+    }
+
+    fn make(
+        &mut self,
+        cx: &Cx<'_>,
+        context: &Context,
+        run: Option<&Entry>,
+        held: Vec<(LockId, LockMode, StackId)>,
+    ) -> u32 {
         let states = run.map_or_else(Vec::new, |run| cx.state.order.states_of(run));
         let scene = Scene {
             task: context.task,
             pid: context.pid,
             level: context.level,
             cpu: cx.cpu,
-            held: context.order.held.iter().map(|a| (a.lock, a.mode, a.stack)).collect(),
+            held,
             states: self.states_id(states),
             teardown: context.order.entries.iter().any(|run| is_teardown(cx.state, run)),
             removes: context.order.entries.iter().any(|run| removes(cx.state, run)),
@@ -159,7 +207,7 @@ impl Scenes {
             placed: context.level >= Level::Hardirq || context.order.entries.iter().any(is_placed),
             callback: run.and_then(|run| run.callback),
         };
-        let id = match self.ids.get(&scene) {
+        match self.ids.get(&scene) {
             Some(&id) => id,
             None if self.table.len() >= MAX_SCENES => 0,
             None => {
@@ -169,9 +217,7 @@ impl Scenes {
                 self.ids.insert(scene, id);
                 id
             }
-        };
-        self.last.insert(cx.cpu, (key, id));
-        id
+        }
     }
 
     fn states_id(&mut self, states: Vec<String>) -> u32 {

@@ -1,7 +1,7 @@
 //! Text for reports of races.
 
+use super::cell::{Cell, Kind};
 use super::scene::Scene;
-use super::words::{Cell, Kind};
 use crate::checkers::{members, names};
 use crate::level::Level;
 use crate::machine::{Object, State};

@@ -3,11 +3,12 @@
 //! A race is harmful where the value leads to memory, or where it is lost. It is likely benign where its
 //! instructions show that nothing follows. All others are undecided.
 
+use super::cell::{Cell, Kind};
 use super::races::{Group, Known, pair};
 use super::scene::Scene;
 use super::triage::{DOUBLE_CHECKED, Form, Verdict};
 use super::uses::{self, Handling, Uses};
-use super::words::{At, Cell, Kind};
+use super::words::At;
 use super::{DrCheck, text, triage};
 use crate::checker::Cx;
 use crate::level::Level;

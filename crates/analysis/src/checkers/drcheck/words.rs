@@ -6,7 +6,8 @@
 //! Memory is bounded: the numbers of cells and pages are fixed. When they are used up, the least recently
 //! accessed page is evicted with all its accesses. That loses races with old accesses and never invents any.
 
-use crate::order::{LocksetId, Off, StrandId};
+use super::cell::{Apart, Cell, Kind, NONE};
+use crate::order::StrandId;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -14,127 +15,12 @@ use std::collections::VecDeque;
 pub(super) const CELLS: usize = 12;
 /// Number of words in a page.
 const WORDS: usize = 512;
-/// Most cells (56 bytes each), and most pages (about 3 KB each).
+/// Most cells (64 bytes each), and most pages (about 4 KB each).
 const MAX_CELLS: usize = 2_400_000;
 const MAX_PAGES: usize = 16_384;
 /// Longest range in bytes that is cleared word by word; a longer one is a mistake.
 const MAX_RANGE: u64 = 1 << 28;
 const CACHE: usize = 64;
-const NONE: u32 = u32::MAX;
-
-/// Kind of an access: a set of the constants below.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kind(pub u8);
-
-impl Kind {
-    /// It wrote the bytes.
-    pub const WRITE: Kind = Kind(1);
-    /// It read and wrote, in one instruction.
-    pub const UPDATE: Kind = Kind(2);
-    /// It was an atomic instruction.
-    pub const ATOMIC: Kind = Kind(4);
-    /// It used the per-CPU segment.
-    pub const PER_CPU: Kind = Kind(8);
-    /// No other access to the bytes came before it.
-    pub const FIRST: Kind = Kind(16);
-    /// A kernel function made it for the driver.
-    pub const CALLED: Kind = Kind(32);
-    /// The same run of the driver read the bytes again under the same circumstances.
-    pub const AGAIN: Kind = Kind(64);
-    /// It wrote a whole array or object.
-    pub const WHOLE: Kind = Kind(128);
-
-    /// The bits that distinguish kinds of accesses.
-    const KIND: u8 = 1 | 2 | 4 | 8;
-
-    pub fn has(self, other: Kind) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    pub fn with(self, other: Kind) -> Kind {
-        Kind(self.0 | other.0)
-    }
-
-    pub fn writes(self) -> bool {
-        self.has(Kind::WRITE)
-    }
-}
-
-/// An access to a word, or several that were merged.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cell {
-    /// Address of the instruction, or of the call.
-    pub pc: u64,
-    /// Time of the access, counted in accesses.
-    pub event: u64,
-    /// Time of the last access that was merged with it.
-    pub last: u64,
-    /// Number of the stack below `pc` (see [`super::scene::CallStacks`]).
-    pub callers: u32,
-    /// Number of the scene: context, held locks and states.
-    pub scene: u32,
-    /// The run of the driver.
-    pub run: u32,
-    /// The strand that made the access.
-    pub strand: StrandId,
-    /// The strand's clock at the access.
-    pub clock: u32,
-    /// The locks that were held.
-    pub locks: LocksetId,
-    next: u32,
-    /// Which bytes of the word it covers, one bit each.
-    pub mask: u8,
-    /// Kind of the access.
-    pub kind: Kind,
-    /// What was off: irqs 1, softirqs 2, preemption 4.
-    pub off: u8,
-}
-
-impl Cell {
-    /// Whether the new access adds nothing to this one.
-    #[inline]
-    fn covers(&self, new: &Cell) -> bool {
-        self.strand == new.strand
-            && self.clock == new.clock
-            && self.locks == new.locks
-            && (self.kind.0 ^ new.kind.0) & Kind::KIND == 0
-            && self.mask & new.mask == new.mask
-            && self.off == new.off
-    }
-
-    /// Whether the new access replaces this one.
-    fn yields_to(&self, new: &Cell) -> bool {
-        self.strand == new.strand
-            && self.locks == new.locks
-            && (self.kind.0 ^ new.kind.0) & Kind::KIND == 0
-            && new.mask & self.mask == self.mask
-            && self.off & new.off == new.off
-    }
-
-    /// A cell of an access whose place in a word is not known yet.
-    pub fn new(pc: u64, event: u64, run: u32, now: crate::order::Now, kind: Kind) -> Cell {
-        Cell {
-            pc,
-            event,
-            last: event,
-            callers: 0,
-            scene: 0,
-            run,
-            strand: now.strand,
-            clock: now.clock,
-            locks: now.locks,
-            next: NONE,
-            mask: 0,
-            kind,
-            off: off_bits(now.off),
-        }
-    }
-}
-
-/// What is off, as the bits of [`Cell::off`].
-pub(super) fn off_bits(off: Off) -> u8 {
-    u8::from(off.irqs) | u8::from(off.softirqs) << 1 | u8::from(off.preemption) << 2
-}
 
 /// What plain Eraser knows about a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,14 +36,25 @@ pub(super) enum Eraser {
     Modified(u32),
 }
 
+/// A word of a page.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    /// The number of its newest cell; [`NONE`] without one.
+    head: u32,
+    /// Bytes that several strands have accessed.
+    shared: u8,
+    /// Bytes that were accessed atomically.
+    atomic: u8,
+}
+
+impl Word {
+    const EMPTY: Word = Word { head: NONE, shared: 0, atomic: 0 };
+}
+
 #[derive(Debug)]
 struct Page {
     number: u64,
-    heads: [u32; WORDS],
-    /// Bytes that several strands have accessed.
-    shared: [u8; WORDS],
-    /// Bytes that were accessed atomically.
-    atomic: [u8; WORDS],
+    words: [Word; WORDS],
     /// Eraser's state for each half of a word; `None` outside of plain Eraser.
     eraser: Option<Box<[[Eraser; 2]; WORDS]>>,
     /// Accessed since the last search for a page to evict.
@@ -166,16 +63,19 @@ struct Page {
 }
 
 impl Page {
-    fn new(number: u64) -> Page {
-        Page {
-            number,
-            heads: [NONE; WORDS],
-            shared: [0; WORDS],
-            atomic: [0; WORDS],
-            eraser: None,
-            recent: true,
-            cells: 0,
+    /// The first word from `from` to `last` of which something is known.
+    fn used(&self, from: u16, last: u16) -> Option<u16> {
+        if from > last {
+            return None;
         }
+        let words = self.words.get(usize::from(from)..=usize::from(last))?;
+        let used = |word: &Word| word.head != NONE || word.shared | word.atomic != 0;
+        let at = if self.eraser.is_some() { 0 } else { words.iter().position(used)? };
+        Some(from + at as u16)
+    }
+
+    fn new(number: u64) -> Page {
+        Page { number, words: [Word::EMPTY; WORDS], eraser: None, recent: true, cells: 0 }
     }
 }
 
@@ -215,7 +115,8 @@ impl Words {
             pages: Vec::new(),
             free_pages: Vec::new(),
             order: VecDeque::new(),
-            cells: Vec::new(),
+            // Memory that is not touched costs nothing, and a growing list would be copied again and again.
+            cells: Vec::with_capacity(max_cells),
             free_cells: NONE,
             used_cells: 0,
             cache: [(u64::MAX, NONE); CACHE],
@@ -305,7 +206,7 @@ impl Words {
     #[inline]
     pub fn repeats(&mut self, at: At, new: &Cell) -> bool {
         let Some(page) = self.page(at) else { return false };
-        let head = page.heads[usize::from(at.word)];
+        let head = page.words[usize::from(at.word)].head;
         let Some(cell) = self.cells.get_mut(head as usize) else { return false };
         if !cell.covers(new) {
             return false;
@@ -317,9 +218,44 @@ impl Words {
         true
     }
 
+    /// Puts an access in the place of an equal one of its strand, where no other strand has accessed the word since.
+    /// What kept that one apart from the others keeps this one apart as well. With `handing`, order does not
+    /// suffice for that. Returns false, and changes nothing, where the access must be compared and
+    /// [pushed](Self::push).
+    pub fn renew(&mut self, at: At, new: &Cell, handing: bool) -> bool {
+        let word = usize::from(at.word);
+        let Some(head) = self.page(at).map(|page| page.words[word].head) else { return false };
+        let (mut before, mut this) = (NONE, head);
+        let next = loop {
+            let Some(cell) = self.cells.get(this as usize) else { return false };
+            if cell.is_like(new) {
+                if !cell.alone || cell.apart == Apart::Unknown || handing && cell.apart != Apart::Locked {
+                    return false;
+                }
+                break cell.next;
+            }
+            if cell.strand != new.strand || cell.yields_to(new) {
+                return false;
+            }
+            (before, this) = (this, cell.next);
+        };
+        if let Some(cell) = self.cells.get_mut(before as usize) {
+            cell.next = next;
+        }
+        let Some(cell) = self.cells.get_mut(this as usize) else { return false };
+        let first = Kind(cell.kind.0 & Kind::FIRST.0);
+        let next = if before == NONE { next } else { head };
+        *cell = Cell { next, kind: new.kind.with(first), apart: cell.apart, alone: true, ..*new };
+        if let Some(page) = self.page_mut(at) {
+            page.recent = true;
+            page.words[word].head = this;
+        }
+        true
+    }
+
     /// The accesses to a word, the newest first.
     pub fn cells(&self, at: At) -> impl Iterator<Item = &Cell> {
-        let mut next = self.page(at).map_or(NONE, |page| page.heads[usize::from(at.word)]);
+        let mut next = self.page(at).map_or(NONE, |page| page.words[usize::from(at.word)].head);
         std::iter::from_fn(move || {
             let cell = self.cells.get(next as usize)?;
             next = cell.next;
@@ -330,15 +266,15 @@ impl Words {
     /// The bytes of a word that several strands have accessed, and those that were accessed atomically.
     pub fn marks(&self, at: At) -> (u8, u8) {
         let word = usize::from(at.word);
-        self.page(at).map_or((0, 0), |page| (page.shared[word], page.atomic[word]))
+        self.page(at).map_or((0, 0), |page| (page.words[word].shared, page.words[word].atomic))
     }
 
     /// Adds to the bytes that [`Self::marks`] returns.
     pub fn mark(&mut self, at: At, shared: u8, atomic: u8) {
         let word = usize::from(at.word);
         if let Some(page) = self.page_mut(at) {
-            page.shared[word] |= shared;
-            page.atomic[word] |= atomic;
+            page.words[word].shared |= shared;
+            page.words[word].atomic |= atomic;
         }
     }
 
@@ -354,13 +290,14 @@ impl Words {
     pub fn push(&mut self, at: At, mut new: Cell) {
         let word = usize::from(at.word);
         let mut victim: Option<(u8, u32, u32)> = None;
-        let (mut before, mut count) = (NONE, 0);
+        let (mut before, mut count, mut yielding) = (NONE, 0, 0);
         let Some(page) = self.page_mut(at) else { return };
         page.recent = true;
-        let mut this = page.heads[word];
+        let mut this = page.words[word].head;
         while let Some(cell) = self.cells.get(this as usize) {
             count += 1;
             let rank = if cell.yields_to(&new) {
+                yielding += 1;
                 0
             } else if cell.strand == new.strand {
                 1 + u8::from(cell.kind.writes())
@@ -380,7 +317,7 @@ impl Words {
                     Some(cell) => cell.next = next,
                     None => {
                         if let Some(page) = self.page_mut(at) {
-                            page.heads[word] = next;
+                            page.words[word].head = next;
                         }
                     }
                 }
@@ -395,8 +332,8 @@ impl Words {
             }
         };
         if let Some(page) = self.page_mut(at) {
-            new.next = page.heads[word];
-            page.heads[word] = slot;
+            (new.next, new.alone) = (page.words[word].head, yielding <= 1);
+            page.words[word].head = slot;
         }
         self.cells[slot as usize] = new;
     }
@@ -422,12 +359,10 @@ impl Words {
     fn clear_word(&mut self, at: At) {
         let word = usize::from(at.word);
         let Some(page) = self.page_mut(at) else { return };
-        page.shared[word] = 0;
-        page.atomic[word] = 0;
         if let Some(eraser) = &mut page.eraser {
             eraser[word] = [Eraser::Virgin; 2];
         }
-        let head = std::mem::replace(&mut page.heads[word], NONE);
+        let head = std::mem::replace(&mut page.words[word], Word::EMPTY).head;
         let mut this = head;
         let mut freed = 0;
         while let Some(cell) = self.cells.get_mut(this as usize) {
@@ -483,8 +418,11 @@ impl Words {
         let base = number.wrapping_mul(4096);
         let first = (from.max(base) - base) / 8;
         let last = (to.min(base.saturating_add(4096)) - 1 - base) / 8;
-        for word in first as u16..=last as u16 {
-            self.clear_word(At { page, word });
+        let mut word = first as u16;
+        // Most words of most ranges are clear.
+        while let Some(further) = self.page(At { page, word }).and_then(|page| page.used(word, last as u16)) {
+            self.clear_word(At { page, word: further });
+            word = further + 1;
         }
     }
 }
