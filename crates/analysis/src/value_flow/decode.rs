@@ -1,7 +1,7 @@
 //! Translation of decoded instructions into [`Insn`]s.
 
 use super::decode_generic::{generic, vector_rule};
-use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Shift, Str, register};
+use super::insn::{BitOp, Block, Insn, Logic, MemRef, NO_REG, Op, Opnd, Quick, Shift, Str, register};
 use super::pointer::{Flow, Uses};
 use super::regs::{Flags, flags};
 use super::{AccessKind, Control};
@@ -85,6 +85,7 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
         access: AccessKind::default(),
         control: None,
         uses: Uses::default(),
+        quick: Quick::Never,
     };
     if let Some(i) = (0..instr.op_count()).find(|&i| operand(instr, i).0 == Opnd::Imm) {
         insn.imm = instr.immediate(i);
@@ -114,6 +115,7 @@ fn translate(instr: &Instruction, index: u16, factory: &mut InstructionInfoFacto
         Op::RepCompare(_) | Op::Rep(_) => insn.needs_access = false,
         _ => {}
     }
+    insn.quick = Quick::of(&insn);
     insn
 }
 

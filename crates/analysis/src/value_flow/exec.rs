@@ -20,6 +20,12 @@ pub(super) struct Machine<'a, 'l, M> {
 }
 
 impl Insn {
+    /// The instruction for callbacks, before it changes the registers.
+    #[inline]
+    pub(super) fn ctx(&self, regs: &Regs) -> InsnCtx {
+        InsnCtx { addr: self.addr, index: self.index, len: self.len, rsp: regs.rsp(), access: self.access }
+    }
+
     /// Executes the instruction on the shadow state, with its accesses from `accesses`.
     pub fn execute<M: Memory>(
         &self,
@@ -34,13 +40,7 @@ impl Insn {
         if self.is_rep() && !accesses.has_rep(self.index) {
             return Status::NoAccess;
         }
-        let ctx = InsnCtx {
-            addr: self.addr,
-            index: self.index,
-            len: self.len,
-            rsp: regs.rsp(),
-            access: self.access,
-        };
+        let ctx = self.ctx(regs);
         let mut machine =
             Machine { insn: self, regs, mem: &mut *mem, log: accesses, ctx, last: None, pieces: false };
         let pointer = machine.pointer_made();

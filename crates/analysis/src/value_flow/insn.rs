@@ -46,6 +46,7 @@ pub struct Insn {
     pub(super) access: AccessKind,
     pub(super) control: Option<Control>,
     pub(super) uses: Uses,
+    pub(super) quick: Quick,
 }
 
 impl Insn {
@@ -70,6 +71,30 @@ impl Insn {
     pub fn is_unknown(&self) -> bool {
         matches!(&self.op, Op::Generic(g) if g.unknown)
     }
+}
+
+/// What an instruction does where it can run quickly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Quick {
+    /// It cannot.
+    #[default]
+    Never,
+    /// It changes no register and no flag.
+    Nothing,
+    /// It branches by these flags.
+    Branch(u8),
+    /// It compares two general-purpose registers, or one with a constant, and sets all flags.
+    Compare,
+    /// It moves a register to another one, 4 or 8 bytes. None of the destinations here is the stack pointer.
+    Move,
+    /// It moves a constant to a register.
+    Constant,
+    /// It clears a register, and sets all flags.
+    Zero,
+    /// It loads a register.
+    Load,
+    /// It stores a register or a constant.
+    Store,
 }
 
 /// The place of an operand.

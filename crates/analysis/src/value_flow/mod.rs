@@ -31,6 +31,7 @@ mod exec;
 mod follow;
 mod insn;
 mod pointer;
+mod quick;
 mod regs;
 mod run;
 mod shift;

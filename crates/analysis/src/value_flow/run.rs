@@ -17,6 +17,26 @@ impl<'a> AccessCursor<'a> {
         AccessCursor { accesses, reps, skipped: 0 }
     }
 
+    /// Whether no access is left of `insn` and of those before it.
+    #[inline]
+    pub(super) fn is_behind(&self, insn: u16) -> bool {
+        self.accesses.first().is_none_or(|access| access.insn > insn)
+    }
+
+    /// The next access, if it is the only one of instruction `insn`.
+    #[inline]
+    pub(super) fn only(&self, insn: u16) -> Option<Access> {
+        let (first, rest) = self.accesses.split_first()?;
+        let other = rest.first().is_none_or(|next| next.insn != insn);
+        (first.insn == insn && other).then_some(*first)
+    }
+
+    /// Takes the next access.
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.accesses = self.accesses.get(1..).unwrap_or_default();
+    }
+
     /// The next access, if it belongs to instruction `insn`.
     #[inline]
     pub(super) fn peek(&self, insn: u16) -> Option<Access> {
@@ -119,7 +139,17 @@ impl Block {
         let mut next = from;
         let mut complete = true;
         while next < to {
-            if self.insns[next].execute(regs, mem, &mut cursor) == Status::NoAccess {
+            let insn = &self.insns[next];
+            let quickly = if cursor.is_behind(insn.index) {
+                insn.runs_quickly(regs)
+            } else {
+                insn.moves_quickly(regs, mem, &mut cursor)
+            };
+            if quickly {
+                next += 1;
+                continue;
+            }
+            if insn.execute(regs, mem, &mut cursor) == Status::NoAccess {
                 complete = false;
                 break;
             }
