@@ -180,22 +180,13 @@ impl Shadow {
         if offset + size_usize > PAGE_USIZE {
             return self.store_across(addr, size, value);
         }
-        if value.undef == 0 && !self.pages.contains_key(&number) {
-            return;
-        }
-        let Some(bytes) = self.bytes(number) else { return };
-        if size <= 8 {
-            bytes.bits[offset..offset + size_usize]
-                .copy_from_slice(&value.undef.to_le_bytes()[..size_usize.min(8)]);
-        } else {
-            for i in 0..size_usize {
-                bytes.bits[offset + i] =
-                    if value.undef.checked_shr(i as u32).unwrap_or(0) & 1 != 0 { 0xff } else { 0 };
-            }
-        }
-        if value.undef != 0 {
-            for word in offset / 8..=(offset + size_usize - 1) / 8 {
-                bytes.origins[word] = value.origin;
+        match self.pages.get_mut(&number) {
+            Some(Undef::Bytes(bytes)) => store_bytes(bytes, offset, size_usize, value),
+            None if value.undef == 0 => {}
+            _ => {
+                if let Some(bytes) = self.bytes(number) {
+                    store_bytes(bytes, offset, size_usize, value);
+                }
             }
         }
     }
@@ -305,14 +296,40 @@ fn all_undefined(size: u8) -> u64 {
 }
 
 #[inline]
+fn store_bytes(bytes: &mut Bytes, offset: usize, size: usize, value: Value) {
+    let bits = &mut bytes.bits[offset..offset + size];
+    if size <= 8 {
+        let all = value.undef.to_le_bytes();
+        match bits.len() {
+            4 => bits.copy_from_slice(&all[..4]),
+            8 => bits.copy_from_slice(&all),
+            _ => bits.iter_mut().zip(all).for_each(|(bits, new)| *bits = new),
+        }
+    } else {
+        for (i, bits) in bits.iter_mut().enumerate() {
+            *bits = if value.undef.checked_shr(i as u32).unwrap_or(0) & 1 != 0 { 0xff } else { 0 };
+        }
+    }
+    if value.undef != 0 {
+        bytes.origins[offset / 8..=(offset + size - 1) / 8].fill(value.origin);
+    }
+}
+
+#[inline]
 fn load_bytes(bytes: &Bytes, offset: usize, size: usize) -> Value {
     let mut undef = 0u64;
+    let bits = &bytes.bits[offset..offset + size];
     if size <= 8 {
-        let mut buffer = [0; 8];
-        buffer[..size].copy_from_slice(&bytes.bits[offset..offset + size]);
-        undef = u64::from_le_bytes(buffer);
+        // Copies of a constant size are single instructions.
+        undef = match *bits {
+            [a] => u64::from(a),
+            [a, b] => u64::from(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            _ => bits.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)),
+        };
     } else {
-        for (i, &byte) in bytes.bits[offset..offset + size].iter().take(64).enumerate() {
+        for (i, &byte) in bits.iter().take(64).enumerate() {
             undef |= u64::from(byte != 0) << i;
         }
     }

@@ -3,6 +3,7 @@
 use crate::stacks::StackId;
 use guardrail_knowledge::effect::Class;
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of an object; a number is not reused before the object is forgotten.
@@ -76,6 +77,27 @@ pub struct Objects {
     grave_order: VecDeque<u64>,
     next: ObjectId,
     serial: u64,
+    recent: Recent,
+}
+
+/// Number of objects that were found last and can be found faster again.
+const RECENT: usize = 64;
+
+/// The objects that were found last, by a hash of the address: base, end of the slot, and number. An object that is
+/// forgotten may still be among them.
+#[derive(Debug)]
+struct Recent(Box<[Cell<(u64, u64, ObjectId)>; RECENT]>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Recent(Box::new([const { Cell::new((0, 0, 0)) }; RECENT]))
+    }
+}
+
+impl Recent {
+    fn place(&self, addr: u64) -> &Cell<(u64, u64, ObjectId)> {
+        &self.0[((addr >> 12 ^ addr >> 6) % RECENT as u64) as usize]
+    }
 }
 
 impl Objects {
@@ -96,8 +118,17 @@ impl Objects {
 
     /// The object whose memory, with padding, holds `addr`.
     pub fn at(&self, addr: u64) -> Option<(ObjectId, &Object)> {
+        let place = self.recent.place(addr);
+        let (base, end, id) = place.get();
+        if (base..end).contains(&addr)
+            && let Some(object) = self.table.get(&id)
+            && (object.base, object.slot_end) == (base, end)
+        {
+            return Some((id, object));
+        }
         let (_, &id) = self.by_base.range(..=addr).next_back()?;
         let object = self.table.get(&id)?;
+        place.set((object.base, object.slot_end, id));
         (addr < object.slot_end).then_some((id, object))
     }
 

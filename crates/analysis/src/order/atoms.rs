@@ -46,6 +46,26 @@ impl Filter {
     }
 }
 
+/// A filter that quickly rules out that something lies in a range of memory.
+#[derive(Debug, Default)]
+pub(super) struct PageFilter(Filter);
+
+impl PageFilter {
+    /// Whether something may lie in a range that is not empty.
+    #[inline]
+    pub fn may_have(&self, from: u64, to: u64) -> bool {
+        const MOST: u64 = 16;
+        let (first, last) = (from / PAGE, to.wrapping_sub(1) / PAGE);
+        last.wrapping_sub(first) > MOST || (first..=last).any(|page| self.0.may_have(page))
+    }
+
+    /// Something lies at an address from now on.
+    #[inline]
+    pub fn add(&mut self, addr: u64) {
+        self.0.add(addr / PAGE);
+    }
+}
+
 /// A word that locked instructions work on. Each of its bits may be a lock of its own.
 #[derive(Debug, Default)]
 pub(super) struct Atom {
@@ -90,6 +110,8 @@ pub(super) struct Atoms {
     /// range.
     cells: FxHashMap<u64, Option<Var>>,
     order: BTreeSet<u64>,
+    /// The pages of the addresses in `order`.
+    ordered: PageFilter,
     pages: FxHashSet<u64>,
     page_filter: Filter,
     /// Stands for an atomic word where there are too many.
@@ -117,6 +139,7 @@ impl Atoms {
         self.filter.add(key);
         self.atoms.entry(key).or_insert_with(|| {
             self.order.insert(key);
+            self.ordered.add(key);
             Atom::default()
         })
     }
@@ -149,6 +172,7 @@ impl Atoms {
             }
             f(self.cells.entry(key).or_insert_with(|| {
                 self.order.insert(key);
+                self.ordered.add(key);
                 None
             }));
         }
@@ -178,6 +202,9 @@ impl Atoms {
             for page in whole.take(MAX_PAGES) {
                 self.pages.remove(&page);
             }
+        }
+        if !self.ordered.may_have(from, to) {
+            return;
         }
         while let Some(&key) = self.order.range(from..to).next() {
             self.order.remove(&key);

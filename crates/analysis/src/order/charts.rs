@@ -522,7 +522,7 @@ impl Charts {
 
     /// Forgets the objects in a range: its memory was freed or allocated.
     pub fn forget(&mut self, from: u64, to: u64) {
-        for class in &mut self.classes {
+        for class in self.classes.iter_mut().filter(|class| !class.by_key.is_empty()) {
             while let Some((&key, &id)) = class.by_key.range([from, 0]..[to, 0]).next() {
                 class.by_key.remove(&key);
                 class.list.remove(&id);

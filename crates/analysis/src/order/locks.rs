@@ -1,5 +1,6 @@
 //! Locks and sets of locks, each with a number; and what was done before a lock was released.
 
+use super::atoms::PageFilter;
 use super::clocks::{Relation, Var};
 use super::strands::Strand;
 use crate::stacks::StackId;
@@ -89,6 +90,8 @@ type Set = Box<[(LockId, LockMode)]>;
 #[derive(Debug)]
 pub(super) struct Locks {
     live: BTreeMap<(Name, LockKind), Lock>,
+    /// The pages of the locks in `live`.
+    pages: PageFilter,
     infos: Vec<LockInfo>,
     sets: Vec<Set>,
     ids: FxHashMap<Set, LocksetId>,
@@ -100,6 +103,7 @@ impl Default for Locks {
     fn default() -> Self {
         Locks {
             live: BTreeMap::new(),
+            pages: PageFilter::default(),
             infos: Vec::new(),
             sets: vec![Box::default()],
             ids: FxHashMap::default(),
@@ -134,6 +138,7 @@ impl Locks {
             Name::Global(word) => (0, Some(word)),
         };
         self.infos.push(LockInfo { kind, address, name: word });
+        self.pages.add(address);
         self.live.insert((name, kind), Lock { id, writer: None, readers: None, waited: None });
         id
     }
@@ -192,6 +197,9 @@ impl Locks {
 
     /// Forgets the locks in a range: its memory was freed or allocated.
     pub fn forget(&mut self, from: u64, to: u64) {
+        if !self.pages.may_have(from, to) {
+            return;
+        }
         let range = (Name::At(from), LockKind::Spin)..(Name::At(to), LockKind::Spin);
         let mut range = self.live.range(range);
         if range.next().is_none() {

@@ -99,6 +99,9 @@ impl Order {
         self.atoms.forget(from, to);
         self.published.forget(from, to);
         self.lent.forget(from, to);
+        if !self.object_pages.may_have(from, to) {
+            return;
+        }
         let range = Name::At(from)..Name::At(to);
         while let Some((&name, _)) = self.objects.range(range.clone()).next() {
             self.objects.remove(&name);

@@ -24,7 +24,7 @@ mod protocol;
 mod published;
 mod strands;
 
-use atoms::Atoms;
+use atoms::{Atoms, PageFilter};
 use charts::Charts;
 pub use charts::Step;
 pub(crate) use charts::{CallbackRef, Moving, Rules, takes_place};
@@ -97,6 +97,8 @@ pub struct Order {
     lent: Lent,
     /// What was released into completions and similar objects, and into the names above.
     objects: BTreeMap<Name, Option<Var>>,
+    /// The pages of those of them that have an address.
+    object_pages: PageFilter,
     /// What comes before everything that user processes do after they were frozen.
     thawed: Option<Var>,
     /// What was done while devices were suspended. It comes before they are resumed.
@@ -303,6 +305,9 @@ impl Order {
     pub(crate) fn release(&mut self, strand: StrandId, name: Name) {
         if !self.parts.deferral || self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(&name) {
             return;
+        }
+        if let Name::At(addr) = name {
+            self.object_pages.add(addr);
         }
         if let Some(strand) = self.strands.get_mut(strand) {
             strand.release(self.objects.entry(name).or_default(), Relation::Hard);
