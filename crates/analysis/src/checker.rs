@@ -3,8 +3,8 @@
 //!
 //! # Lifecycle
 //!
-//! 1. The replay asks the checker once what it needs: [`Checker::parts`], [`Checker::needs_sync`]
-//!    and [`Checker::needs_definedness`].
+//! 1. The replay asks the checker once what it needs: [`Checker::parts`] and the methods whose names begin
+//!    with `needs`.
 //! 2. [`Checker::module_comes`] and [`Checker::module_loaded`] announce each module of the driver. A module
 //!    may be loaded again later, also at another address.
 //! 3. Events follow in the order of the run, from all vCPUs. All checkers get an event before the next one.
@@ -129,6 +129,14 @@ pub trait Checker {
     /// costs time.
     fn needs_provenance(&self) -> bool {
         false
+    }
+    /// Whether the checker uses [`Checker::load`]. Each call costs time.
+    fn needs_loads(&self) -> bool {
+        true
+    }
+    /// Whether the checker uses [`Checker::store`].
+    fn needs_stores(&self) -> bool {
+        true
     }
     /// The driver read memory.
     fn load(&mut self, _cx: &mut Cx<'_>, _insn: &InsnCtx, _access: Access) {}

@@ -277,6 +277,7 @@ impl Global {
 
 impl Kind {
     /// The kind for the seven bits of a head; `None` where this version does not know it.
+    #[inline]
     pub fn from_bits(bits: u8) -> Option<Kind> {
         use Kind::*;
         Some(match bits {
@@ -346,6 +347,7 @@ impl Head {
 
     /// How many operand words follow, given the words after the head. Some records announce their length
     /// in an operand. `None` where `rest` is too short or the announced length is absurd.
+    #[inline]
     pub fn operands(self, rest: &[u64]) -> Option<usize> {
         Some(match self.kind {
             Kind::Block | Kind::ModuleUnload | Kind::OtherUnload | Kind::Port | Kind::End | Kind::Cut => 0,
@@ -429,11 +431,20 @@ impl<'a> Events<'a> {
     pub fn new(words: &'a [u64]) -> Self {
         Events { words, at: 0 }
     }
+
+    /// The next event if it is an access.
+    #[inline]
+    pub fn next_access(&mut self) -> Option<Access> {
+        let access = Access::decode(*self.words.get(self.at)?)?;
+        self.at += 1;
+        Some(access)
+    }
 }
 
 impl<'a> Iterator for Events<'a> {
     type Item = Result<Event<'a>, DecodeError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let index = self.at;
         let word = *self.words.get(index)?;

@@ -19,6 +19,14 @@ impl Checker for DataCollider {
         NAME
     }
 
+    fn needs_loads(&self) -> bool {
+        false
+    }
+
+    fn needs_stores(&self) -> bool {
+        false
+    }
+
     fn met(&mut self, cx: &mut Cx<'_>, meet: &Meet, held: &CallTrace, by: &ContextInfo) {
         // An access that was held for a known pair of instructions is reported elsewhere.
         if meet.outcome != MeetOutcome::Met || meet.pair.is_some() {

@@ -56,6 +56,14 @@ impl Checker for ProtoCheck {
         true
     }
 
+    fn needs_loads(&self) -> bool {
+        false
+    }
+
+    fn needs_stores(&self) -> bool {
+        false
+    }
+
     fn moved(&mut self, cx: &mut Cx<'_>, step: &Step) {
         let Some(chart) = cx.state.order.charts().get(step.chart) else { return };
         if self.reported.contains(&(step.chart, step.instance)) {

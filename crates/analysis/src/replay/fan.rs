@@ -8,8 +8,29 @@ use crate::value_flow::{Control, InsnCtx, Memory, Origin, Pointer, Reach, RepRan
 use guardrail_trace::event::Access;
 use std::collections::BTreeMap;
 
+/// The indices of checkers that need accesses.
+#[derive(Debug, Default)]
+pub(super) struct Accessed {
+    pub loads: Vec<usize>,
+    pub stores: Vec<usize>,
+}
+
+impl Accessed {
+    /// Those among all checkers of a run.
+    pub fn by(checkers: &[Box<dyn Checker>]) -> Accessed {
+        let which = |needs: fn(&dyn Checker) -> bool| {
+            (0..checkers.len()).filter(|&at| needs(checkers[at].as_ref())).collect()
+        };
+        Accessed {
+            loads: which(|checker| checker.needs_loads()),
+            stores: which(|checker| checker.needs_stores()),
+        }
+    }
+}
+
 /// Passes what instructions do to all checkers.
 pub(super) struct Fan<'a> {
+    pub accessed: &'a Accessed,
     pub checkers: &'a mut [Box<dyn Checker>],
     pub unknown: &'a mut BTreeMap<String, u64>,
     pub low: &'a mut u64,
@@ -40,6 +61,24 @@ impl Fan<'_> {
         }
     }
 
+    /// Calls `f` for the checkers with these indices.
+    #[inline]
+    fn some(&mut self, which: &[usize], mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
+        let mut cx = Cx {
+            state: self.state,
+            context: Some(self.context),
+            reports: self.reports,
+            definedness: self.definedness,
+            cpu: self.cpu,
+            event: self.event,
+        };
+        for &at in which {
+            if let Some(checker) = self.checkers.get_mut(at) {
+                f(checker.as_mut(), &mut cx);
+            }
+        }
+    }
+
     /// A string instruction has accessed a range.
     fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
         self.touches(addr, range);
@@ -66,7 +105,8 @@ impl Memory for Fan<'_> {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
             self.state.order.touched(&mut self.context.order, ctx, &access);
         }
-        self.each(|checker, cx| checker.load(cx, ctx, access));
+        let which = &self.accessed.loads;
+        self.some(which, |checker, cx| checker.load(cx, ctx, access));
         self.definedness.load(&access)
     }
 
@@ -75,7 +115,8 @@ impl Memory for Fan<'_> {
         if self.order {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
         }
-        self.each(|checker, cx| checker.store(cx, ctx, access, value));
+        let which = &self.accessed.stores;
+        self.some(which, |checker, cx| checker.store(cx, ctx, access, value));
         self.definedness.store(&access, value);
         // The store itself is part of what it releases.
         if self.order {

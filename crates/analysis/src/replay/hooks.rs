@@ -5,6 +5,7 @@
 //! the frees inside it are its own business.
 
 use super::Replay;
+use super::hook_facts::HookFacts;
 use super::requests::{PAGE, REDZONE, Request, Wanted, adopted_class};
 use crate::checker::{BadFree, FreeFault, Hooked, PassedList};
 use crate::machine::{LARGEST_SLAB, Object, ObjectId, USER_END, length};
@@ -25,6 +26,8 @@ const ERRORS: u64 = u64::MAX - 4094;
 pub(super) struct HookFrame {
     /// The number of the hook.
     number: u64,
+    /// How many of the call's values are arguments.
+    own_args: usize,
     call: Hooked,
     /// The driver called this function itself, not another one that ended with a tail call to it.
     named: bool,
@@ -56,6 +59,7 @@ impl HookFrame {
 /// Calls of hooked functions that have not returned, by task.
 #[derive(Debug, Default)]
 pub(super) struct HookFrames {
+    /// A task without such calls may have an empty list, for its next ones.
     by_task: FxHashMap<u64, Vec<HookFrame>>,
     tasks: FxHashMap<(u64, u64), u64>,
     /// The call that returned last: lists of its return follow.
@@ -78,8 +82,7 @@ impl HookFrames {
 
     fn push(&mut self, frame: HookFrame) {
         if self.by_task.len() >= MAX_TASKS || self.tasks.len() >= MAX_TASKS * MAX_NESTED {
-            self.by_task.clear();
-            self.tasks.clear();
+            self.make_room();
         }
         let frames = self.by_task.entry(frame.task).or_default();
         if frames.len() >= MAX_NESTED {
@@ -88,6 +91,15 @@ impl HookFrames {
         }
         self.tasks.insert(frame.key(), frame.task);
         frames.push(frame);
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.by_task.retain(|_, frames| !frames.is_empty());
+        if self.by_task.len() >= MAX_TASKS || self.tasks.len() >= MAX_TASKS * MAX_NESTED {
+            self.by_task.clear();
+            self.tasks.clear();
+        }
     }
 
     fn get(&self, hook: u64, rsp: u64) -> Option<&HookFrame> {
@@ -99,11 +111,7 @@ impl HookFrames {
         let task = self.tasks.remove(&(rsp, hook))?;
         let frames = self.by_task.get_mut(&task)?;
         let at = frames.iter().rposition(|f| f.key() == (rsp, hook))?;
-        let frame = frames.remove(at);
-        if frames.is_empty() {
-            self.by_task.remove(&task);
-        }
-        Some(frame)
+        Some(frames.remove(at))
     }
 
     /// Whether a free of this pointer or object is still running. A free that began before the object was
@@ -126,10 +134,11 @@ impl Replay {
         else {
             return;
         };
-        let Some(summary) = self.state.world.hook(hook) else { return };
+        let facts = self.hook_facts.of(self.state.world.as_ref(), hook);
+        let Some(HookFacts { summary, args: own_args, address: entry, returns }) = facts else { return };
         if let Some(Effect::Violation { rule, stack, main }) = summary.effects.first() {
             let arg = |i: u8| args.get(usize::from(i)).copied().unwrap_or(0);
-            let text = args.get(self.state.world.hook_args(hook)..).unwrap_or_default();
+            let text = args.get(own_args..).unwrap_or_default();
             return self.violation(v, [arg(*rule), arg(*stack), arg(*main)], text);
         }
         self.hooks.over(task, rsp, Some(hook));
@@ -146,7 +155,6 @@ impl Replay {
         let direct = out.is_some_and(|(context, out)| {
             out.entry_rsp == rsp && context.return_of(out).is_none_or(|r| r == ret)
         });
-        let entry = self.state.world.hook_address(hook);
         let target = entry.wrapping_add(self.state.slide);
         let named = out.is_some_and(|(_, out)| direct && (entry == 0 || out.target == target));
         let mut stack = Vec::with_capacity(MAX_FRAMES);
@@ -171,6 +179,7 @@ impl Replay {
         };
         let mut frame = HookFrame {
             number: hook,
+            own_args,
             call,
             named,
             serial: self.state.objects.serial(),
@@ -189,7 +198,7 @@ impl Replay {
         }
         self.each(v, frame.context, |checker, cx| checker.hook_called(cx, &frame.call));
         frame.pending = self.hook_begins(v, task, hook, frame.context, &frame.call);
-        if !self.state.world.hook_returns(hook) {
+        if !returns {
             return self.hook_ends(v, task, frame.key(), frame.context, frame.pending.as_ref(), 0);
         }
         self.hooks.push(frame);
@@ -309,7 +318,7 @@ impl Replay {
     /// The size in bytes that a call of a hook asks for; `None` where it does not say one.
     fn size(&self, frame: &HookFrame, len: Len) -> Option<u64> {
         let Len::Deref(i) = len else { return length(len, &frame.call.args) };
-        let at = self.state.world.hook_args(frame.number) + usize::from(i);
+        let at = frame.own_args + usize::from(i);
         frame.call.args.get(at).copied().filter(|&size| size > 0)
     }
 

@@ -8,6 +8,7 @@
 mod calls;
 mod coverage;
 mod fan;
+mod hook_facts;
 mod hooks;
 mod load;
 mod order;
@@ -23,10 +24,11 @@ use crate::outcome::{Outcome, Statistics};
 use crate::reports::Reports;
 use crate::stacks::{CallTrace, OuterId};
 use crate::value_flow::{Regs, Rep};
-use fan::Fan;
+use fan::{Accessed, Fan};
 use guardrail_finding::Finding;
 use guardrail_trace::event::{Access, Cut, EnterFlags, Event, Events, Global, Head, Kind, MAX_STACKS};
 use guardrail_trace::meet::Meet;
+use hook_facts::AllHookFacts;
 use hooks::HookFrames;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -95,11 +97,13 @@ pub struct Replay {
     own_stacks: FxHashMap<u64, usize>,
     vcpus: Vec<Vcpu>,
     hooks: HookFrames,
+    hook_facts: AllHookFacts,
     /// Guest addresses of caches whose objects have a constructor.
     constructed: FxHashSet<u64>,
     /// Guest addresses of caches whose objects may be read after their free, under RCU (`SLAB_TYPESAFE_BY_RCU`).
     typesafe: FxHashSet<u64>,
     checkers: Vec<Box<dyn Checker>>,
+    accessed: Accessed,
     reports: Reports,
     definedness: Definedness,
     statistics: Statistics,
@@ -123,8 +127,10 @@ impl Replay {
             own_stacks: FxHashMap::default(),
             vcpus: Vec::new(),
             hooks: HookFrames::default(),
+            hook_facts: AllHookFacts::default(),
             constructed: FxHashSet::default(),
             typesafe: FxHashSet::default(),
+            accessed: Accessed::by(&checkers),
             checkers,
             reports: Reports::default(),
             definedness,
@@ -155,25 +161,36 @@ impl Replay {
             self.vcpus.resize_with(v + 1, Vcpu::default);
         }
         self.statistics.segments += 1;
-        for event in Events::new(words) {
+        let mut events = Events::new(words);
+        loop {
+            self.accesses(v, &mut events);
+            let Some(event) = events.next() else { break };
             self.statistics.events += 1;
             match event {
-                Ok(Event::Access(access)) => self.access(v, access),
                 Ok(Event::Record(head, operands)) => self.record(v, head, operands),
+                // Those were taken before.
+                Ok(Event::Access(_)) => {}
                 Err(_) => self.statistics.damaged_segments += 1,
             }
         }
         self.settle(v);
     }
 
-    fn access(&mut self, v: usize, access: Access) {
-        self.statistics.accesses += 1;
-        self.statistics.device_accesses += u64::from(access.io);
+    /// Takes the accesses up to the next other event.
+    #[inline]
+    fn accesses(&mut self, v: usize, events: &mut Events<'_>) {
         let vcpu = &mut self.vcpus[v];
-        if vcpu.running.is_some() && vcpu.accesses.len() < MAX_PENDING {
-            vcpu.accesses.push(access);
-        } else {
-            self.statistics.unclaimed_accesses += 1;
+        let statistics = &mut self.statistics;
+        let runs = vcpu.running.is_some();
+        while let Some(access) = events.next_access() {
+            statistics.events += 1;
+            statistics.accesses += 1;
+            statistics.device_accesses += u64::from(access.io);
+            if runs && vcpu.accesses.len() < MAX_PENDING {
+                vcpu.accesses.push(access);
+            } else {
+                statistics.unclaimed_accesses += 1;
+            }
         }
     }
 
@@ -317,7 +334,9 @@ impl Replay {
         };
         self.cover(&block);
         let addr = block.code.addr;
-        match self.vcpus[v].entering.take() {
+        // Most blocks follow another one, and moving an entry is slow.
+        let enters = self.vcpus[v].entering.is_some();
+        match if enters { self.vcpus[v].entering.take() } else { None } {
             Some(entering) => self.enter(v, &entering, addr),
             None => self.go_on(v),
         }
@@ -341,6 +360,7 @@ impl Replay {
         let mut regs = context.regs.take().unwrap_or_default();
         let mut low = context.low;
         let mut fan = Fan {
+            accessed: &self.accessed,
             checkers: &mut self.checkers,
             unknown: &mut self.unknown,
             low: &mut low,
@@ -407,7 +427,7 @@ impl Replay {
         self.run(v, usize::MAX, true);
         let vcpu = &mut self.vcpus[v];
         let (Some(running), Some(c)) = (vcpu.running.take(), vcpu.context) else { return };
-        let leaving = vcpu.leaving.take();
+        let leaving = if vcpu.leaving.is_some() { vcpu.leaving.take() } else { None };
         let cut = running.limit < running.block.code.insns.len();
         match (leaving, running.block.end) {
             (None, _) if cut => {}

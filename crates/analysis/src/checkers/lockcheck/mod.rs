@@ -44,6 +44,10 @@ impl Checker for LockCheck {
         true
     }
 
+    fn needs_loads(&self) -> bool {
+        false
+    }
+
     fn store(&mut self, cx: &mut Cx<'_>, insn: &InsnCtx, access: Access, _: Value) {
         // Spinning locks are initialized by a plain store of the word. An inlined release stores a byte.
         if !insn.access.locked && access.size >= 4 {
