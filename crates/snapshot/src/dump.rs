@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 const MAX_HEADERS: usize = 0xffff;
 /// Most bytes of notes that are read. Each vCPU has some kilobytes of notes.
 const MAX_NOTES: u64 = 1 << 20;
+/// Most vCPUs that are read; Guardrail's guests have up to four. The page tables of each may be walked.
+const MAX_CPUS: usize = 16;
 const NT_PRSTATUS: u32 = 1;
 /// Offset of the registers in `elf_prstatus`, and of `rip` and `rsp` in them (`user_regs_struct`).
 const PR_REG: usize = 112;
@@ -180,7 +182,7 @@ fn cpus(notes: &[u8]) -> Vec<Cpu> {
     };
     let (mut cpus, mut states): (Vec<Cpu>, usize) = (Vec::new(), 0);
     for (name, kind, content) in each_note(notes) {
-        if name == b"CORE" && kind == NT_PRSTATUS {
+        if name == b"CORE" && kind == NT_PRSTATUS && cpus.len() < MAX_CPUS {
             let (rip, rsp) = (word(content, PR_REG + RIP), word(content, PR_REG + RSP));
             cpus.push(Cpu { rip, rsp, ..Cpu::default() });
         } else if name == b"QEMU" {

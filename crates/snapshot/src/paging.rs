@@ -1,11 +1,12 @@
 //! The page tables of x86-64 (Intel SDM volume 3, 4.5), with four levels.
 
 use crate::dump::{Cpu, Dump};
+use std::collections::HashSet;
 
 /// Start of the kernel's half of the address space.
 pub const KERNEL_HALF: u64 = 0xffff_8000_0000_0000;
 /// Most tables that are read, and most ranges that are made. Page tables are memory of the guest, so
-/// they can hold anything.
+/// they can hold anything. Tables of 256 MiB map 128 GiB page by page.
 const MAX_TABLES: usize = 1 << 16;
 const MAX_RANGES: usize = 60_000;
 
@@ -37,8 +38,11 @@ pub struct Space {
 
 impl Space {
     /// Reads the page tables of a vCPU. Tables and ranges beyond the limits are left out.
+    ///
+    /// A table that several entries of one level lead to is followed once, from the highest of these entries in the top
+    /// table. A kernel shares tables only for memory of one content, such as the unused shadow memory of KASAN.
     pub fn of(dump: &Dump, cpu: &Cpu) -> Space {
-        let mut walk = Walk { dump, ranges: Vec::new(), tables: 0 };
+        let mut walk = Walk { dump, ranges: Vec::new(), tables: HashSet::new(), is_full: false };
         if cpu.cr4 & LA57 == 0 {
             walk.top(cpu.cr3 & ADDRESS);
         }
@@ -97,7 +101,10 @@ impl Space {
 struct Walk<'a> {
     dump: &'a Dump,
     ranges: Vec<Range>,
-    tables: usize,
+    /// The tables that were read: physical address and level, which its low bits have room for.
+    tables: HashSet<u64>,
+    /// Whether a range found no room.
+    is_full: bool,
 }
 
 impl Walk<'_> {
@@ -116,8 +123,10 @@ impl Walk<'_> {
 
     fn table(&mut self, at: u64, level: u32, base: u64) {
         let mut bytes = [0; 4096];
-        self.tables += 1;
-        if self.tables > MAX_TABLES || self.dump.read_physical(at, &mut bytes).is_none() {
+        if self.is_full || self.tables.len() >= MAX_TABLES || !self.tables.insert(at | u64::from(level)) {
+            return;
+        }
+        if self.dump.read_physical(at, &mut bytes).is_none() {
             return;
         }
         for (i, entry) in bytes.chunks_exact(8).enumerate() {
@@ -152,6 +161,8 @@ impl Walk<'_> {
             last.size += page.size;
         } else if self.ranges.len() < MAX_RANGES {
             self.ranges.push(page);
+        } else {
+            self.is_full = true;
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Dumps made by hand, with page tables in them.
 
+mod core;
+mod tables;
+
+use self::core::{TABLES, TEXT, core, entry};
 use crate::dump::{Cpu, Dump};
 use crate::map::{map, thin};
 use crate::paging::{KERNEL_HALF, Range, Space};
@@ -11,63 +15,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const MEMORY: usize = 0x40_0000;
-const TABLES: u64 = 0x1000;
-const TEXT: u64 = 0xffff_ffff_8100_0000;
 
-/// Writes a core as QEMU does: one vCPU whose page tables are at [`TABLES`], and memory from address 0.
+/// Writes a core with this memory into a folder.
 fn dump(folder: &Path, memory: &[u8]) -> PathBuf {
-    let mut notes = Vec::new();
-    let mut note = |name: &[u8], kind: u32, content: &[u8]| {
-        for number in [name.len() as u32, content.len() as u32, kind] {
-            notes.extend_from_slice(&number.to_le_bytes());
-        }
-        notes.extend_from_slice(name);
-        notes.resize(notes.len().next_multiple_of(4), 0);
-        notes.extend_from_slice(content);
-    };
-    let mut status = vec![0; 336];
-    status[112 + 128..112 + 136].copy_from_slice(&(TEXT + 4).to_le_bytes());
-    note(b"CORE\0", 1, &status);
-    let mut state = vec![0; 440];
-    state[416..424].copy_from_slice(&(TABLES | 0x18).to_le_bytes());
-    note(b"QEMU\0", 0, &state);
-
-    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
-    file.resize(16, 0);
-    let header: [(u64, usize); 13] = [
-        (4, 2),
-        (62, 2),
-        (1, 4),
-        (0, 8),
-        (64, 8),
-        (0, 8),
-        (0, 4),
-        (64, 2),
-        (56, 2),
-        (2, 2),
-        (64, 2),
-        (0, 2),
-        (0, 2),
-    ];
-    let mut put = |value: u64, size: usize| file.extend_from_slice(&value.to_le_bytes()[..size]);
-    header.iter().for_each(|&(value, size)| put(value, size));
-    let notes_at = 64 + 2 * 56;
-    let memory_at = notes_at + notes.len() as u64;
-    for (kind, offset, size) in [(4, notes_at, notes.len() as u64), (1, memory_at, memory.len() as u64)] {
-        put(kind, 4);
-        put(0, 4);
-        [offset, 0, 0, size, size, 0].iter().for_each(|&value| put(value, 8));
-    }
-    file.extend_from_slice(&notes);
-    file.extend_from_slice(memory);
     let path = folder.join("core");
-    fs::write(&path, file).unwrap();
+    fs::write(&path, core(memory, memory.len() as u64)).unwrap();
     path
-}
-
-fn entry(memory: &mut [u8], table: u64, index: usize, value: u64) {
-    let at = table as usize + 8 * index;
-    memory[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
 /// Memory whose page tables map [`TEXT`] to 2 MiB at 0x20_0000. They also map two adjacent pages, in
@@ -138,7 +91,10 @@ fn tables_that_lead_to_themselves_end() {
     (0..512).for_each(|i| entry(&mut memory, TABLES, i, TABLES | 3));
     let dump = Dump::open(&dump(folder.path(), &memory)).unwrap();
     let space = Space::of(&dump, &dump.cpus()[0]);
-    assert!(space.ranges().len() <= 60_000);
+    // At each level, the table is followed from one entry.
+    let range = |virt| Range { virt, physical: TABLES, size: 0x1000 };
+    assert_eq!(space.ranges().len(), 512);
+    assert_eq!(space.ranges()[511], range(0xffff_ff80_001f_f000));
 }
 
 #[test]
