@@ -209,6 +209,31 @@ fn what_is_not_understood_is_refused_with_its_place() {
     insta::assert_snapshot!(said.join("\n"));
 }
 
+/// Sums of what a file says overflowed, which stops debug builds.
+#[test]
+fn distances_beyond_all_addresses_are_refused() {
+    let refused = |module: &Module| {
+        let refused = module.rewrite(&mut Checks::new(1)).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, crate::RewriteError::Object { .. }), "{refused}");
+    };
+    for addend in [i64::MIN, i64::MAX] {
+        // Of a call, and of an operand in memory: mov eax, [rip+0].
+        for code in [&STORE[9..], &[0x8b, 0x05, 0, 0, 0, 0, 0xc3]] {
+            let mut module = Module::new(code);
+            module.reloc(TEXT, if code[0] == 0xe8 { 1 } else { 2 }, reloc::PC32, 1, addend);
+            refused(&module);
+        }
+        let mut module = store();
+        module.table("__ex_table", 0, &[0; 12], &[(0, addend), (4, addend)]);
+        refused(&module);
+    }
+    for (value, size) in [(u64::MAX, 1), (1, u64::MAX)] {
+        let mut module = store();
+        module.symbol("g", SectionIndex::In(TEXT), value, size, elf::STT_FUNC);
+        refused(&module);
+    }
+}
+
 #[test]
 fn code_that_the_kernel_patches_stays_together() {
     // stac (an alternative of three bytes, as for a store to user memory); mov [rdi],rsi; clac; ret

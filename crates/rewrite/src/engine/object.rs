@@ -11,6 +11,9 @@ use std::collections::HashSet;
 /// Alignment and size beyond those of any module's section.
 const MAX_ALIGN: u64 = 1 << 21;
 const MAX_ZEROS: u64 = 1 << 32;
+/// Distance beyond all that a module's addresses span, in bytes. Places, sizes and addends are added to one another;
+/// no such sum of values below it overflows.
+const MAX_DISTANCE: u64 = 1 << 48;
 
 /// Absolute and relative relocations that modules have (`arch/x86/kernel/module.c`).
 pub mod reloc {
@@ -457,6 +460,10 @@ fn read_symbols(builder: &Builder<'_>, numbers: &Numbers) -> Read<Vec<Symbol>> {
             Some(Some(section)) => SectionIndex::In(section),
             Some(None) => return Err("a symbol lies in a section that describes the file".into()),
         };
+        let far = symbol.st_value > MAX_DISTANCE || symbol.st_size > MAX_DISTANCE;
+        if far && matches!(index, SectionIndex::In(_)) {
+            return Err("a symbol lies beyond the end of any section".into());
+        }
         symbols.push(Symbol {
             name: text(&symbol.name).ok_or("the name of a symbol is not text")?,
             index,
@@ -492,6 +499,9 @@ fn read_relocs(
             }
             let width =
                 reloc::width(kind).ok_or_else(|| format!("relocations of type {kind} are not known"))?;
+            if addend.unsigned_abs() > MAX_DISTANCE {
+                return Err("a relocation leads beyond all addresses".into());
+            }
             let end = offset.checked_add(u64::from(width));
             if end.is_none_or(|end| end > target.bytes().len() as u64) {
                 return Err("a relocation lies beyond the end of its section".into());
