@@ -1,7 +1,7 @@
 //! The fingerprint, which decides whether two findings are the same fault.
 
 use crate::{Finding, Frame};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A hash that is the same in every run and every build (FNV-1a, 64 bits).
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,8 @@ impl Fingerprint {
 /// addresses differ between builds and the order of execution does not.
 #[derive(Debug, Default)]
 pub struct Fingerprints {
-    places: BTreeMap<u64, Vec<u64>>,
+    /// By what has names: the number of each place, from 0.
+    places: BTreeMap<u64, HashMap<u64, usize>>,
 }
 
 impl Fingerprints {
@@ -42,11 +43,9 @@ impl Fingerprints {
         if is_race(finding) {
             return print.hex();
         }
-        let (places, place) = (self.places.entry(print.0).or_default(), finding.place());
-        let number = places.iter().position(|known| *known == place).unwrap_or_else(|| {
-            places.push(place);
-            places.len() - 1
-        });
+        let places = self.places.entry(print.0).or_default();
+        let next = places.len();
+        let number = *places.entry(finding.place()).or_insert(next);
         if number == 0 { print.hex() } else { print.add(&(number + 1).to_string()).hex() }
     }
 }

@@ -3,6 +3,7 @@
 use guardrail_finding::{AccessInfo, ContextInfo, Finding, Fingerprints, Frame, ObjectInfo};
 use guardrail_host::HostError;
 use guardrail_report::{Report, Run, SCHEMA};
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -57,22 +58,21 @@ pub fn is_violation(line: &str) -> bool {
 
 /// The findings in a log, each place once.
 pub fn findings(log: &str) -> Vec<Finding> {
-    let mut all: Vec<Finding> = Vec::new();
-    let mut prints = Fingerprints::default();
+    let mut all = Found::default();
     let mut current: Option<Finding> = None;
     let mut lines = 0;
     for text in log.lines().filter_map(own) {
         let found = text.strip_prefix("violation: ").and_then(violation);
         if let Some(found) = found.or_else(|| text.strip_prefix("fault: ").and_then(fault)) {
-            keep(&mut all, &mut prints, current.replace(found));
+            all.keep(current.replace(found));
             lines = 0;
         } else if let Some(finding) = current.as_mut().filter(|_| lines < MAX_LINES) {
             lines += 1;
             detail(finding, text);
         }
     }
-    keep(&mut all, &mut prints, current);
-    all
+    all.keep(current);
+    all.findings
 }
 
 /// The runtime's part of a line of a log; `None` for other lines.
@@ -83,16 +83,27 @@ fn own(line: &str) -> Option<&str> {
     (before.is_empty() || before.ends_with([' ', ';', '>', ']'])).then_some(text)
 }
 
-/// Adds a complete finding; a repetition is counted.
-fn keep(all: &mut Vec<Finding>, prints: &mut Fingerprints, finding: Option<Finding>) {
-    let Some(mut finding) = finding else { return };
-    match all.iter().position(|known| known.place() == finding.place()) {
-        Some(known) => all[known].count += 1,
-        None if all.len() < MAX_FINDINGS => {
-            finding.id = prints.of(&finding);
-            all.push(finding);
+/// The findings of a log so far.
+#[derive(Default)]
+struct Found {
+    findings: Vec<Finding>,
+    prints: Fingerprints,
+    /// Index in `findings` by place. A log may have millions of violations at thousands of places.
+    known: HashMap<u64, usize>,
+}
+
+impl Found {
+    /// Adds a complete finding; a repetition is counted.
+    fn keep(&mut self, finding: Option<Finding>) {
+        let Some(mut finding) = finding else { return };
+        let place = finding.place();
+        if let Some(&known) = self.known.get(&place) {
+            self.findings[known].count += 1;
+        } else if self.findings.len() < MAX_FINDINGS {
+            finding.id = self.prints.of(&finding);
+            self.known.insert(place, self.findings.len());
+            self.findings.push(finding);
         }
-        None => {}
     }
 }
 
@@ -301,6 +312,24 @@ guardrail: fault: by f: domain x
         }
         let all: String = (0..5000u32).filter_map(char::from_u32).collect();
         assert!(findings(&all).is_empty());
+    }
+
+    /// Each line was compared with all findings, which took over 30 s here.
+    #[test]
+    fn a_log_with_many_places_is_read_at_once() {
+        let line = |at: usize| {
+            format!(
+                "guardrail: violation: call of 0 by f+{at:#x}/0xfffff [m]: domain 1 holds read, needs icall\n"
+            )
+        };
+        let log: String = (0..5 * MAX_FINDINGS).map(|at| line(at % (2 * MAX_FINDINGS))).collect();
+        let begun = std::time::Instant::now();
+        let found = findings(&log);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert_eq!(found.len(), MAX_FINDINGS);
+        assert_eq!((found[0].count, found[MAX_FINDINGS - 1].count), (3, 3));
+        let ids: std::collections::HashSet<&str> = found.iter().map(|finding| finding.id.as_str()).collect();
+        assert_eq!(ids.len(), MAX_FINDINGS);
     }
 
     #[test]
