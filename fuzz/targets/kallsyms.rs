@@ -3,12 +3,17 @@
 #![no_main]
 
 use guardrail_binfmt::kallsyms::Symbols;
+use tables::{RODATA, TEXT};
+
+/// The seeds are of these tables.
+#[allow(dead_code)]
+#[path = "../../crates/binfmt/src/kallsyms/tests/tables.rs"]
+mod tables;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let text = (0xffff_ffff_8100_0000, 0xffff_ffff_8200_0000);
-    if let Ok(symbols) = Symbols::decode(data, 0xffff_ffff_8220_0000, text) {
+    if let Ok(symbols) = Symbols::decode(data, RODATA, TEXT) {
         std::hint::black_box(symbols.iter().count());
-        std::hint::black_box(symbols.at(text.0));
+        std::hint::black_box(symbols.at(TEXT.0));
         std::hint::black_box(symbols.address_of("a"));
     }
     if let Ok(text) = std::str::from_utf8(data) {

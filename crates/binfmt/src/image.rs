@@ -237,3 +237,8 @@ pub(crate) fn build_id(notes: &[u8]) -> Option<String> {
         at = desc_at.checked_add(desc_len.checked_next_multiple_of(4)?)?;
     }
 }
+
+#[cfg(test)]
+pub(crate) mod kernel;
+#[cfg(test)]
+mod tests;

@@ -414,4 +414,4 @@ fn find_addresses(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

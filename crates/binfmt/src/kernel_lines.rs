@@ -312,7 +312,7 @@ fn context(dwarf: gimli::Dwarf<Bytes>) -> Option<addr2line::Context<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::tests::dwarf;
+    use crate::lines::dwarf::dwarf;
     use crate::module::tests::Object;
     use std::os::unix::fs::MetadataExt;
 

@@ -1,0 +1,54 @@
+//! Kernels made from scratch.
+
+use super::kernel::{HEAD, bz_image, kernel, packed};
+use super::*;
+use crate::kallsyms::tests::tables::{LAYOUTS, Layout, RODATA, TEXT};
+
+fn check(image: &KernelImage, align: u64) {
+    assert_eq!((image.release(), image.align()), ("6.1.0-9", align));
+    assert_eq!(image.build_id(), Some("ab".repeat(20).as_str()));
+    assert_eq!(image.address_of("_text"), Some(TEXT.0));
+    assert_eq!(image.symbol_at(TEXT.0 + 0x1003).map(|located| located.name), Some("function_0"));
+    assert_eq!(image.btf().member_offset("module", "a.b"), Some(0));
+    assert_eq!(image.bytes_at(RODATA, 4), Some(&[0xcc; 4][..]));
+    assert_eq!((image.bytes_at(TEXT.0, 1), image.bytes_at(RODATA - 1, 4)), (None, None));
+    assert!(image.is_text(TEXT.0) && !image.is_text(RODATA));
+    assert_eq!(image.sections().next(), Some((".text", TEXT.0, TEXT.1 - TEXT.0)));
+    assert_eq!(image.relocated_places(), [RODATA + 8]);
+}
+
+#[test]
+fn a_kernel_is_read_in_each_form() {
+    for layout in LAYOUTS {
+        check(&KernelImage::parse("x", kernel(layout)).unwrap(), 0x20_0000);
+    }
+    let plain = kernel(Layout::Last);
+    check(&KernelImage::parse("x", bz_image(&plain)).unwrap(), 0x40_0000);
+    for (name, payload) in packed(&plain) {
+        let image = KernelImage::parse("x", bz_image(&payload));
+        check(&image.unwrap_or_else(|error| panic!("{name}: {error}")), 0x40_0000);
+    }
+}
+
+#[test]
+fn damaged_images_are_errors_or_kernels_but_no_panics() {
+    let plain = kernel(Layout::Last);
+    let image = bz_image(&plain);
+    for cut in (0..image.len()).step_by(997) {
+        assert!(KernelImage::parse("x", image[..cut].to_vec()).is_err(), "{cut}");
+    }
+    let from = plain.len() - 1024;
+    for at in (0..64).chain((64..from).step_by(1499)).chain(from..plain.len()) {
+        let mut damaged = plain.clone();
+        damaged[at] ^= 0x81;
+        if let Ok(image) = KernelImage::parse("x", damaged) {
+            let _ = (image.symbol_at(TEXT.0), image.bytes_at(RODATA, 64), image.relocated_places());
+        }
+    }
+    for at in 0x1f0..0x250 {
+        let mut damaged = image.clone();
+        damaged[at] ^= 0xff;
+        let _ = KernelImage::parse("x", damaged);
+    }
+    assert!(KernelImage::parse("x", image[..HEAD].to_vec()).is_err());
+}
