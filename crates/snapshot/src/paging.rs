@@ -87,12 +87,18 @@ impl Space {
     pub fn text(&self, dump: &Dump, virt: u64, most: usize) -> Option<String> {
         let mut bytes = Vec::new();
         while bytes.len() < most {
-            let mut byte = [0];
-            self.read(dump, virt.checked_add(bytes.len() as u64)?, &mut byte)?;
-            if byte[0] == 0 {
-                break;
+            let at = virt.checked_add(bytes.len() as u64)?;
+            let (_, rest) = self.translate(at)?;
+            let left = most - bytes.len();
+            let mut piece = vec![0; usize::try_from(rest).map_or(left, |rest| rest.min(left))];
+            self.read(dump, at, &mut piece)?;
+            match piece.iter().position(|&byte| byte == 0) {
+                Some(end) => {
+                    bytes.extend_from_slice(&piece[..end]);
+                    break;
+                }
+                None => bytes.append(&mut piece),
             }
-            bytes.push(byte[0]);
         }
         String::from_utf8(bytes).ok()
     }
