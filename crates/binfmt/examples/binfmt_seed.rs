@@ -3,7 +3,7 @@
 //!
 //! They are made by what the unit tests make them with.
 
-use module::tests::{Object, SHF_ALLOC, SHF_EXECINSTR, rela, sample, symbol};
+use module::tests::sample;
 use std::error::Error;
 use std::path::Path;
 use tables::{LAYOUTS, Layout};
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let modules = [
         ("plain", sample()),
-        ("tables", with_tables()),
+        ("tables", image::module()),
         ("lines", lines::module(0).0),
         ("lines-zlib", lines::module(1).0),
         ("lines-zstd", lines::module(2).0),
@@ -75,28 +75,4 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     write("btf", "types", &image::types())?;
     Ok(())
-}
-
-/// A module with types, unwind tables, a build id, and a table of addresses that the loader relocates.
-fn with_tables() -> Vec<u8> {
-    const PC32: u32 = 2;
-    const ABS64: u32 = 1;
-    let mut object = Object::module("tables");
-    let text = object.section(".text", 1, SHF_ALLOC | SHF_EXECINSTR, &[0x90; 0x40]);
-    let start = object.symbol(symbol("", 3, text, 0, 0)).into();
-    object.symbol(symbol("probe", 0x12, text, 0, 0x20));
-    let import = object.symbol(symbol("printk", 0x10, 0, 0, 0)).into();
-    object.relocate(text, &rela(0x10, 4, import, -4));
-    let places = object.section(".orc_unwind_ip", 1, SHF_ALLOC, &[0; 8]);
-    object.relocate(places, &[rela(0, PC32, start, 0), rela(4, PC32, start, 0x20)].concat());
-    object.section(".orc_unwind", 1, SHF_ALLOC, &[8, 0, 0, 0, 5, 0, 16, 0, 0, 0, 5, 0]);
-    let rows = object.section("__ex_table", 1, SHF_ALLOC, &[0; 12]);
-    object.relocate(rows, &[rela(0, PC32, start, 4), rela(4, PC32, start, 8)].concat());
-    object.section(".rodata.str1.1", 1, SHF_ALLOC, b"%s: %d\n\0");
-    let constants = object.section(".rodata", 1, SHF_ALLOC, &[0; 16]);
-    object.relocate(constants, &rela(8, ABS64, start, 0));
-    object.section(".BTF", 1, 0, &image::types());
-    let note = [4u32, 20, 3].map(u32::to_le_bytes).concat();
-    object.section(".note.gnu.build-id", 7, SHF_ALLOC, &[&note[..], b"GNU\0", &[0xab; 20]].concat());
-    object.build()
 }

@@ -1,8 +1,9 @@
 //! Kernels made from scratch.
 
-use super::kernel::{HEAD, bz_image, kernel, packed};
+use super::kernel::{HEAD, VERSION, bz_image, kernel, module, packed};
 use super::*;
-use crate::kallsyms::tests::tables::{LAYOUTS, Layout, RODATA, TEXT};
+use crate::ModuleImage;
+use crate::kallsyms::tests::tables::{BANNER, LAYOUTS, Layout, RODATA, TEXT};
 
 fn check(image: &KernelImage, align: u64) {
     assert_eq!((image.release(), image.align()), ("6.1.0-9", align));
@@ -12,6 +13,8 @@ fn check(image: &KernelImage, align: u64) {
     assert_eq!(image.btf().member_offset("module", "a.b"), Some(0));
     assert_eq!(image.bytes_at(RODATA, 4), Some(&[0xcc; 4][..]));
     assert_eq!((image.bytes_at(TEXT.0, 1), image.bytes_at(RODATA - 1, 4)), (None, None));
+    assert_eq!(image.address_of("linux_banner"), Some(BANNER));
+    assert_eq!(image.bytes_at(BANNER, 64), Some(&VERSION[..]));
     assert!(image.is_text(TEXT.0) && !image.is_text(RODATA));
     assert_eq!(image.sections().next(), Some((".text", TEXT.0, TEXT.1 - TEXT.0)));
     assert_eq!(image.relocated_places(), [RODATA + 8]);
@@ -51,4 +54,15 @@ fn damaged_images_are_errors_or_kernels_but_no_panics() {
         let _ = KernelImage::parse("x", damaged);
     }
     assert!(KernelImage::parse("x", image[..HEAD].to_vec()).is_err());
+}
+
+#[test]
+fn a_module_has_what_the_kernel_reads_of_one() {
+    let module = ModuleImage::parse("x", module()).unwrap();
+    assert_eq!((module.name().as_str(), module.build_id()), ("tables", Some("ab".repeat(20))));
+    assert_eq!(module.ex_table(), [(3, 4)]);
+    let types = Btf::parse(module.btf_bytes().unwrap(), None).unwrap();
+    assert_eq!(types.member_offset("bin_attribute", "attr.name"), Some(0));
+    let constants: Vec<&[u8]> = module.constant_sections().map(|index| module.section_bytes(index)).collect();
+    assert_eq!(constants, [b"%s: %d\n\0"]);
 }

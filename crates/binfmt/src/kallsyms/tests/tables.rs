@@ -7,6 +7,10 @@ pub(crate) const TEXT: (u64, u64) = (0xffff_ffff_8100_0000, 0xffff_ffff_8110_000
 /// Where the tables are.
 pub(crate) const RODATA: u64 = 0xffff_ffff_8200_0000;
 
+/// Where the kernel's banner is, and the head of its list of modules.
+pub(crate) const BANNER: u64 = RODATA + 0x30_0000;
+pub(crate) const MODULES: u64 = BANNER + 0x1000;
+
 /// Where the addresses are and what else lies between the tables.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Layout {
@@ -33,6 +37,8 @@ pub(crate) fn symbols() -> Vec<(u8, String, u64)> {
     list.push((b'T', "_etext".to_owned(), TEXT.1));
     list.push((b'T', "_sinittext".to_owned(), TEXT.1 + 0x1000));
     list.push((b'T', "_einittext".to_owned(), TEXT.1 + 0x2000));
+    list.push((b'D', "linux_banner".to_owned(), BANNER));
+    list.push((b'd', "modules".to_owned(), MODULES));
     list
 }
 
