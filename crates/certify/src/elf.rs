@@ -8,6 +8,10 @@ use object::{
 };
 use std::collections::BTreeMap;
 
+/// Distance beyond all that a module's addresses span, in bytes. Places and sizes are added to one another, and no such sum
+/// of values below it overflows.
+const MAX_DISTANCE: u64 = 1 << 48;
+
 /// A place in the module: the number of a section in [`Elf::sections`], and an offset.
 pub type Place = (u32, u64);
 
@@ -160,6 +164,9 @@ impl Elf {
                 out.sections.resize_with(index + 1, Section::default);
             }
             let SectionFlags::Elf { sh_flags } = section.flags() else { continue };
+            if section.size() > MAX_DISTANCE {
+                return Err(fault("a section has an impossible size".into()));
+            }
             let content = section.data().map_err(|error| fault(error.to_string()))?;
             out.sections[index] = Section {
                 name: section.name().unwrap_or_default().to_owned(),
@@ -177,6 +184,10 @@ impl Elf {
                     "symbol {} lies in a section that the file lacks",
                     symbol.index().0
                 )));
+            }
+            let far = symbol.address() > MAX_DISTANCE || symbol.size() > MAX_DISTANCE;
+            if far && symbol.section_index().is_some() {
+                return Err(fault(format!("symbol {} lies beyond the end of any section", symbol.index().0)));
             }
             let name = symbol.name().unwrap_or_default();
             if symbol.is_undefined() && !name.is_empty() {
@@ -210,6 +221,9 @@ impl Elf {
                     (None, None) => (Target::In(0), symbol.address() as i64),
                 };
                 let addend = reloc.addend().wrapping_add(value);
+                if addend.unsigned_abs() > MAX_DISTANCE || offset > MAX_DISTANCE {
+                    return Err(fault("a relocation leads beyond all addresses".into()));
+                }
                 relocs.push(Reloc { offset, kind: r_type, target, addend });
             }
             relocs.sort_by_key(|reloc| reloc.offset);
