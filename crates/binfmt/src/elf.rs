@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+const SHT_NULL: u32 = 0;
 /// Type of a section without bytes in the file.
 pub(crate) const SHT_NOBITS: u32 = 8;
 pub(crate) const SHT_SYMTAB: u32 = 2;
@@ -76,13 +77,16 @@ impl SectionHeader {
     fn parse(raw: &[u8]) -> SectionHeader {
         let word = |at| u64_at(raw, at).unwrap_or(0);
         let half = |at| u32_at(raw, at).unwrap_or(0);
+        let kind = half(4);
+        // A section of no type has no bytes, whatever its header says.
+        let place = |at| if kind == SHT_NULL { 0 } else { word(at) };
         SectionHeader {
             name: String::new(),
-            kind: half(4),
+            kind,
             flags: word(8),
             addr: word(16),
-            offset: word(24),
-            size: word(32),
+            offset: place(24),
+            size: place(32),
             link: half(40),
             info: half(44),
             align: word(48),
@@ -138,7 +142,7 @@ impl Elf {
         }
         for section in &sections {
             let end = section.offset.checked_add(section.size);
-            if section.kind != SHT_NOBITS && section.kind != 0 && end.is_none_or(|end| end > data.size()) {
+            if section.kind != SHT_NOBITS && end.is_none_or(|end| end > data.size()) {
                 return Err(KernelError::truncated(what, "a section lies beyond its end"));
             }
         }

@@ -133,6 +133,21 @@ fn outliers_do_not_move_a_section_and_foreign_values_place_nothing() {
     let _ = image.place(&vec![u64::MAX; values().len()]);
 }
 
+/// The names of symbols may be said to be in the empty section, whose place nobody checked.
+#[test]
+fn the_empty_section_has_no_bytes() {
+    let mut bytes = sample();
+    let table = u64::from_le_bytes(bytes[0x28..0x30].try_into().unwrap()) as usize;
+    bytes[table + 24..table + 32].fill(0xff);
+    bytes[table + 32..table + 40].fill(0xff);
+    let symbols = (table..bytes.len()).step_by(64).find(|at| bytes[at + 4] == 2).unwrap();
+    bytes[symbols + 40..symbols + 44].fill(0);
+    let image = ModuleImage::parse("drv.ko", bytes).unwrap();
+    let names = image.symbols().iter().filter(|s| s.kind != SymbolKind::Section);
+    assert!(names.map(|s| image.symbol_name(s)).all(str::is_empty));
+    assert_eq!(image.sections().next().map(|section| section.size), Some(0));
+}
+
 #[test]
 fn damaged_bytes_never_panic() {
     let bytes = sample();
