@@ -9,7 +9,7 @@ use guardrail_rewrite::border::{Action, Interposition, Value, Wrapper};
 /// Prefixes of symbols that are no functions, but parts of a call or a return.
 const PARTS: [&str; 3] = ["__x86_", "__SCT__", "__fentry__"];
 /// The functions of the runtime that thunks call.
-const RUNTIME: [&str; 16] = [
+const RUNTIME: [&str; 17] = [
     symbol::TABLE,
     symbol::LOOPS,
     symbol::FRAMES,
@@ -20,6 +20,7 @@ const RUNTIME: [&str; 16] = [
     symbol::LOOP_SLOW,
     symbol::FRAME_SLOW,
     symbol::BEYOND_SLOW,
+    symbol::PORT_SLOW,
     symbol::ENTER,
     symbol::LEAVE,
     symbol::DO_REQUIRE_WRITE,
