@@ -17,6 +17,8 @@ pub(crate) const SHF_EXECINSTR: u64 = 4;
 pub(crate) const SHF_COMPRESSED: u64 = 0x800;
 pub(crate) const ET_REL: u16 = 1;
 
+/// Most bytes of a name. Tens of thousands of sections and a million symbols may have one long name.
+pub(crate) const MAX_NAME: usize = 1024;
 /// Most bytes of the names of all sections.
 const MAX_NAMES: u64 = 16 << 20;
 
@@ -152,8 +154,13 @@ impl Elf {
             .and_then(|s: &SectionHeader| data.range(s.offset, s.size))
             .ok_or_else(|| KernelError::damaged(what, "it has no section names"))?;
         for (section, at) in sections.iter_mut().zip(name_offsets) {
+            let name = strings.get(at..).unwrap_or_default();
+            let name = &name[..name.len().min(MAX_NAME + 1)];
+            if name.len() > MAX_NAME && !name.contains(&0) {
+                return Err(KernelError::damaged(what, "the name of a section is too long"));
+            }
             section.name =
-                c_str(&strings, at).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
+                c_str(name, 0).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
         }
         Ok(Elf { file_type, sections, headers_end: table + count * 64 })
     }

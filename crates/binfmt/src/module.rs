@@ -9,15 +9,14 @@ pub use place::{Placed, PlacedSection, PlacedSymbol};
 use crate::bytes::{slice, u16_at, u32_at, u64_at};
 use crate::decompress::{LIMIT, decompress};
 use crate::elf::{
-    ET_REL, Elf, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SHT_RELA, SHT_SYMTAB, SectionHeader,
+    ET_REL, Elf, MAX_NAME, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SHT_RELA, SHT_SYMTAB,
+    SectionHeader,
 };
 use crate::error::KernelError;
 use std::path::Path;
 
 /// Most symbols that are read; the largest modules have about a hundred thousand.
 const MAX_SYMBOLS: usize = 1 << 20;
-/// The kernel's own limit on symbol names, in bytes.
-const MAX_NAME: usize = 512;
 /// The kernel's own limit on names of modules, in bytes (`MODULE_NAME_LEN`, without the terminator).
 const MAX_MODULE_NAME: usize = 55;
 const SYMBOL_SIZE: u64 = 24;
@@ -357,8 +356,11 @@ fn read_symbols(what: &str, data: &[u8], elf: &Elf) -> Result<SymbolTable, Kerne
         let name = u32_at(raw, 0).unwrap_or(0);
         let index = u16_at(raw, 6).unwrap_or(0);
         let rest = name_bytes.get(name as usize..).unwrap_or_default();
-        let len = rest.iter().take(MAX_NAME).take_while(|&&b| b != 0).count();
-        ModuleSymbol {
+        let len = rest.iter().take(MAX_NAME + 1).take_while(|&&b| b != 0).count();
+        if len > MAX_NAME {
+            return Err(KernelError::damaged(what, "the name of a symbol is too long"));
+        }
+        Ok(ModuleSymbol {
             name: (name, len as u16),
             section: (index != 0 && index < SHN_LORESERVE && usize::from(index) < elf.sections.len())
                 .then_some(index),
@@ -373,7 +375,7 @@ fn read_symbols(what: &str, data: &[u8], elf: &Elf) -> Result<SymbolTable, Kerne
                 _ => SymbolKind::Other,
             },
             local: raw[4] >> 4 == 0,
-        }
+        })
     });
-    Ok((symbols.collect(), (strings.offset, strings.size)))
+    Ok((symbols.collect::<Result<_, _>>()?, (strings.offset, strings.size)))
 }

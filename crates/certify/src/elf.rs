@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// of values below it overflows.
 const MAX_DISTANCE: u64 = 1 << 48;
 
+/// Most bytes of a name: a million symbols may have one long name.
+const MAX_NAME: usize = 1024;
+
 /// A place in the module: the number of a section in [`Elf::sections`], and an offset.
 pub type Place = (u32, u64);
 
@@ -156,6 +159,10 @@ impl Elf {
         if file.elf_header().e_type.get(object::Endianness::Little) != elf::ET_REL {
             return Err(fault("it is no module: it cannot be relocated".into()));
         }
+        let known = |name: &str| match name.len() > MAX_NAME {
+            true => Err(fault("a name is too long".into())),
+            false => Ok(name.to_owned()),
+        };
         let mut out = Elf::default();
         out.sections.push(Section::default());
         for section in file.sections() {
@@ -169,7 +176,7 @@ impl Elf {
             }
             let content = section.data().map_err(|error| fault(error.to_string()))?;
             out.sections[index] = Section {
-                name: section.name().unwrap_or_default().to_owned(),
+                name: known(section.name().unwrap_or_default())?,
                 flags: sh_flags,
                 data: content.to_vec(),
                 size: section.size(),
@@ -189,20 +196,20 @@ impl Elf {
             if far && symbol.section_index().is_some() {
                 return Err(fault(format!("symbol {} lies beyond the end of any section", symbol.index().0)));
             }
-            let name = symbol.name().unwrap_or_default();
+            let name = known(symbol.name().unwrap_or_default())?;
             if symbol.is_undefined() && !name.is_empty() {
                 // Two symbols of one name are one import.
                 let next = out.imports.len() as u32;
-                let number = *numbers.entry(name.to_owned()).or_insert(next);
+                let number = *numbers.entry(name.clone()).or_insert(next);
                 if number == next {
-                    out.imports.push(name.to_owned());
+                    out.imports.push(name.clone());
                 }
                 imports.insert(symbol.index().0, number);
             }
             let Some(section) = symbol.section_index() else { continue };
             if symbol.kind() == SymbolKind::Text && !name.is_empty() {
                 let place = (section.0 as u32, symbol.address());
-                out.functions.push(Function { name: name.to_owned(), place, size: symbol.size() });
+                out.functions.push(Function { name, place, size: symbol.size() });
             }
         }
         out.functions.sort_by_key(|function| function.place);

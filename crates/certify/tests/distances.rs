@@ -1,4 +1,4 @@
-//! Values, sizes and addends are whatever a file says, and sums of them overflowed.
+//! Values, sizes, addends and names are whatever a file says. Sums overflowed, and each symbol copied its name.
 
 use guardrail_certify::{CertifyError, certify};
 use guardrail_rewrite::Object;
@@ -33,5 +33,22 @@ fn distances_beyond_all_addresses_are_refused() {
                 section.relocs.iter_mut().for_each(|reloc| reloc.addend = far);
             })
         });
+    }
+}
+
+#[test]
+fn long_names_are_refused() {
+    let whole = Object::read("whole", &made::guard(&made::module()).unwrap()).unwrap();
+    let result = |length: usize, of_section: bool| {
+        let mut object = whole.clone();
+        let name = if of_section { &mut object.sections[3].name } else { &mut object.symbols[3].name };
+        *name = "x".repeat(length);
+        certify("long", &object.write().unwrap())
+    };
+    // The section's relocations have its name behind ".rela".
+    for (of_section, most) in [(true, 1019), (false, 1024)] {
+        assert!(result(most, of_section).is_ok());
+        let refused = result(most + 1, of_section).map(|certificate| certificate.faults);
+        assert!(matches!(refused, Err(CertifyError::File { .. })), "{refused:#?}");
     }
 }

@@ -234,6 +234,17 @@ fn distances_beyond_all_addresses_are_refused() {
     }
 }
 
+/// Each symbol of many was given a copy of one name of megabytes.
+#[test]
+fn long_names_are_refused() {
+    for (length, fits) in [(1024, true), (1025, false)] {
+        let mut module = store();
+        module.0.symbols[3].name = "x".repeat(length);
+        assert_eq!(Object::read("made.ko", &module.0.write().unwrap()).is_ok(), fits, "{length}");
+        assert_eq!(module.rewrite(&mut Spread).is_ok(), fits, "{length}");
+    }
+}
+
 #[test]
 fn code_that_the_kernel_patches_stays_together() {
     // stac (an alternative of three bytes, as for a store to user memory); mov [rdi],rsi; clac; ret

@@ -148,6 +148,26 @@ fn the_empty_section_has_no_bytes() {
     assert_eq!(image.sections().next().map(|section| section.size), Some(0));
 }
 
+/// Each of tens of thousands of headers was given a copy of one name of megabytes.
+#[test]
+fn names_are_bounded() {
+    let long = "x".repeat(1025);
+    let mut object = Object::module("drv");
+    object.section(&long[1..], 1, 0, &[]);
+    assert_eq!(
+        ModuleImage::parse("drv.ko", object.build()).unwrap().sections().nth(3).unwrap().name.len(),
+        1024
+    );
+    let mut object = Object::module("drv");
+    object.section(&long, 1, 0, &[]);
+    let error = ModuleImage::parse("drv.ko", object.build()).unwrap_err().to_string();
+    assert_eq!(error, "drv.ko is damaged: the name of a section is too long");
+    let mut object = Object::module("drv");
+    object.symbol(symbol(long.leak(), 1, 1, 0, 0));
+    let error = ModuleImage::parse("drv.ko", object.build()).unwrap_err().to_string();
+    assert_eq!(error, "drv.ko is damaged: the name of a symbol is too long");
+}
+
 #[test]
 fn damaged_bytes_never_panic() {
     let bytes = sample();

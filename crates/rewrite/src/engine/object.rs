@@ -15,6 +15,9 @@ const MAX_ZEROS: u64 = 1 << 32;
 /// no such sum of values below it overflows.
 const MAX_DISTANCE: u64 = 1 << 48;
 
+/// Most bytes of a name: a million symbols may have one long name.
+const MAX_NAME: usize = 1024;
+
 /// Absolute and relative relocations that modules have (`arch/x86/kernel/module.c`).
 pub mod reloc {
     use object::elf;
@@ -436,7 +439,7 @@ fn read_sections(builder: &Builder<'_>) -> Read<(Vec<Section>, Numbers)> {
         numbers.0[section.id().index()] = Some(sections.len());
         links.push(section.sh_link_section);
         sections.push(Section {
-            name: text(&section.name).ok_or("the name of a section is not text")?,
+            name: text(&section.name).ok_or("the name of a section is too long, or not text")?,
             kind: section.sh_type,
             flags: section.sh_flags,
             align: section.sh_addralign.max(1),
@@ -465,7 +468,7 @@ fn read_symbols(builder: &Builder<'_>, numbers: &Numbers) -> Read<Vec<Symbol>> {
             return Err("a symbol lies beyond the end of any section".into());
         }
         symbols.push(Symbol {
-            name: text(&symbol.name).ok_or("the name of a symbol is not text")?,
+            name: text(&symbol.name).ok_or("the name of a symbol is too long, or not text")?,
             index,
             value: symbol.st_value,
             size: symbol.st_size,
@@ -522,5 +525,6 @@ fn read_relocs(
 }
 
 fn text(name: &ByteString<'_>) -> Option<String> {
-    String::from_utf8(name.as_slice().to_vec()).ok()
+    let name = Some(name.as_slice()).filter(|name| name.len() <= MAX_NAME)?;
+    String::from_utf8(name.to_vec()).ok()
 }
