@@ -2,6 +2,7 @@
 
 use crate::bytes::{c_str, slice, u16_at, u32_at, u64_at};
 use crate::error::KernelError;
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -101,6 +102,8 @@ impl SectionHeader {
 pub(crate) struct Elf {
     pub file_type: u16,
     pub sections: Vec<SectionHeader>,
+    /// The first section of each name.
+    by_name: FxHashMap<String, usize>,
     /// Offset behind the section header table.
     pub headers_end: u64,
 }
@@ -162,12 +165,17 @@ impl Elf {
             section.name =
                 c_str(name, 0).map(|n| String::from_utf8_lossy(n).into_owned()).unwrap_or_default();
         }
-        Ok(Elf { file_type, sections, headers_end: table + count * 64 })
+        let mut by_name = FxHashMap::default();
+        for (index, section) in sections.iter().enumerate() {
+            by_name.entry(section.name.clone()).or_insert(index);
+        }
+        Ok(Elf { file_type, sections, by_name, headers_end: table + count * 64 })
     }
 
     /// Index and header of the first section with this name.
     pub fn section(&self, name: &str) -> Option<(usize, &SectionHeader)> {
-        self.sections.iter().enumerate().find(|(_, s)| s.name == name)
+        let index = *self.by_name.get(name)?;
+        Some((index, self.sections.get(index)?))
     }
 
     /// The bytes of a section in the file; empty for sections that have none.

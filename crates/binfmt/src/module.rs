@@ -13,6 +13,7 @@ use crate::elf::{
     SectionHeader,
 };
 use crate::error::KernelError;
+use rustc_hash::FxHashMap;
 use std::path::Path;
 
 /// Most symbols that are read; the largest modules have about a hundred thousand.
@@ -108,6 +109,8 @@ pub struct ModuleImage {
     what: String,
     data: Vec<u8>,
     elf: Elf,
+    /// Indices of the sections with relocations, by the section that they are for.
+    relas: FxHashMap<usize, Vec<usize>>,
     symbols: Vec<ModuleSymbol>,
     /// Offset and size in `data` of the symbols' names.
     names: (u64, u64),
@@ -152,7 +155,11 @@ impl ModuleImage {
             return Err(KernelError::NotA { what: what.to_owned(), expected: "a kernel module" });
         }
         let (symbols, names) = read_symbols(what, &data, &elf)?;
-        Ok(ModuleImage { what: what.to_owned(), data, elf, symbols, names, info: Vec::new() })
+        let mut relas: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for (index, section) in elf.sections.iter().enumerate().filter(|(_, s)| s.kind == SHT_RELA) {
+            relas.entry(section.info as usize).or_default().push(index);
+        }
+        Ok(ModuleImage { what: what.to_owned(), data, elf, relas, symbols, names, info: Vec::new() })
     }
 
     /// The name that errors use for the file.
@@ -303,8 +310,7 @@ impl ModuleImage {
 
     /// The relocations of a section, by its index.
     pub fn relocations(&self, section: usize) -> impl Iterator<Item = Rela> {
-        let headers =
-            self.elf.sections.iter().filter(move |s| s.kind == SHT_RELA && s.info as usize == section);
+        let headers = self.relas.get(&section).into_iter().flatten().map(|&index| &self.elf.sections[index]);
         headers.flat_map(|s| self.elf.bytes(&self.data, s).chunks_exact(RELA_SIZE)).map(|raw| {
             let info = u64_at(raw, 8).unwrap_or(0);
             Rela {

@@ -168,6 +168,23 @@ fn names_are_bounded() {
     assert_eq!(error, "drv.ko is damaged: the name of a symbol is too long");
 }
 
+/// For each table and each section with code, all headers were looked at.
+#[test]
+fn tens_of_thousands_of_sections_are_read_at_once() {
+    let mut object = Object::module("drv");
+    for _ in 0..20_000 {
+        object.section("__ex_table", 1, SHF_ALLOC, &[]);
+        object.section(".rodata", 1, SHF_ALLOC, &[]);
+    }
+    (0..20_000).for_each(|number| _ = object.section(&format!(".text.{number}"), 1, 6, &[]));
+    let begun = std::time::Instant::now();
+    crate::lines::dwarf::dwarf(&mut object, [1, 2], Some([0, 0x100]));
+    let image = ModuleImage::parse("drv.ko", object.build()).unwrap();
+    assert_eq!((image.ex_table(), image.constant_sections().count()), (Vec::new(), 20_000));
+    assert!(crate::Lines::of_module(&image).is_some());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn damaged_bytes_never_panic() {
     let bytes = sample();

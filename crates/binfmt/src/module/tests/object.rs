@@ -163,7 +163,7 @@ impl Object {
             body.extend_from_slice(&section.bytes);
         }
         let at = body.len() as u64;
-        let count = headers.len() as u16 / 64;
+        let count = (headers.len() / 64) as u16;
         body[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         body[16..20].copy_from_slice(&[self.file_type, 0, 62, 0]);
         body[0x28..0x30].copy_from_slice(&at.to_le_bytes());
