@@ -3,6 +3,7 @@
 use guardrail_host::zoo;
 use guardrail_tests::{check, findings, guardrail, root};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::parser::Parser;
 use guardrail_vm::{Cache, kernels};
 use std::process::Command;
 
@@ -66,7 +67,7 @@ fn gdb_opens_the_guest_at_the_finding() {
 fn a_stripped_driver_has_the_lines_of_its_debug_file() {
     let packages = Packages::new(&Cache::open().unwrap());
     let kernel = kernels::find(&packages, kernels::DEFAULT).unwrap();
-    let whole = zoo::plan(&packages, &kernel, "zoo/uaf-inlined").unwrap().driver;
+    let whole = zoo::plan(&packages, &Parser::here(), &kernel, "zoo/uaf-inlined").unwrap().driver;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (debug, stripped, trace) = (path("whole.ko"), path("uaf_inlined.ko"), path("run.trace"));
@@ -91,7 +92,12 @@ fn a_stripped_driver_has_the_lines_of_its_debug_file() {
     let unopened = guardrail(&["analyze", &trace]);
     let sentence = format!("in a folder of kernels; if you trust that, add --open {stripped}");
     assert!(unopened.status == 2 && unopened.stderr.contains(&sentence), "{}", unopened.stderr);
-    let other = zoo::plan(&packages, &kernel, "zoo/uaf-timer").unwrap().driver.path.display().to_string();
+    let other = zoo::plan(&packages, &Parser::here(), &kernel, "zoo/uaf-timer")
+        .unwrap()
+        .driver
+        .path
+        .display()
+        .to_string();
     let refused = analyze(&["--debug-file", &other]);
     assert_eq!(refused.status, 2);
     assert!(

@@ -44,7 +44,7 @@ impl Scratch {
         }
         for entry in fs::read_dir(Cache::open()?.root())?.flatten() {
             let name = entry.file_name();
-            if !OWN.iter().chain(&["unfinished", "locks"]).any(|own| name == *own) {
+            if !OWN.iter().chain(&["unfinished", "locks", "booted"]).any(|own| name == *own) {
                 std::os::unix::fs::symlink(entry.path(), scratch.cache().join(name))?;
             }
         }
@@ -73,7 +73,12 @@ impl Scratch {
 
     /// What belongs to no process that runs.
     fn left(&self) -> Vec<PathBuf> {
-        let folders = [self.temporary(), self.cache().join("unfinished"), PathBuf::from("/dev/shm")];
+        let folders = [
+            self.temporary(),
+            self.cache().join("unfinished"),
+            self.cache().join("booted"),
+            PathBuf::from("/dev/shm"),
+        ];
         let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
         let paths = entries.map(|entry| entry.path());
         let of_a_run = |path: &PathBuf| {

@@ -152,6 +152,8 @@ pub struct RunPlan {
     pub threads: TcgThreads,
     /// True where the kernel chooses its address at random (KASLR).
     pub kaslr: bool,
+    /// True where the guest may continue from one that was kept, and is kept itself.
+    pub kept_boot: bool,
     /// True where the guest has an IOMMU.
     pub iommu: bool,
     /// Words for the guest kernel's command line.
@@ -202,6 +204,7 @@ impl RunPlan {
             cpus: 2,
             threads: TcgThreads::Single,
             kaslr: true,
+            kept_boot: false,
             iommu: false,
             kernel_arguments: Vec::new(),
             min_coverage: 0,
@@ -254,7 +257,7 @@ impl RunPlan {
         if self.time_limit != usual.time_limit {
             option("--timeout", &self.time_limit.as_secs().to_string());
         }
-        let flags = [("--no-kaslr", !self.kaslr), ("--iommu", self.iommu)];
+        let flags = [("--no-kaslr", !self.kaslr), ("--kept-boot", self.kept_boot), ("--iommu", self.iommu)];
         words.extend(flags.iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
         words
     }

@@ -32,7 +32,7 @@ pub unsafe fn install(
     let configured = unsafe { configured(info, argc, argv) };
     // SAFETY: QEMU's description lives during this call.
     let vcpus = unsafe { (*info).max_vcpus.max((*info).smp_vcpus) };
-    match configured.and_then(|(config, _)| prepare(id, config, vcpus.max(1) as u32, kinds)) {
+    match configured.and_then(|(config, ..)| prepare(id, config, vcpus.max(1) as u32, kinds)) {
         Ok(()) => 0,
         Err(why) => {
             eprintln!("guardrail client: {why}");

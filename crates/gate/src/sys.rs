@@ -244,7 +244,7 @@ mod tests {
     fn descriptors_travel_and_only_counters_are_taken() {
         let (a, b) = UnixStream::pair().unwrap();
         let event = Event::new().unwrap();
-        send(&a, b"12345678", Some(event.as_raw_fd())).unwrap();
+        send(&a, b"12345678", &[event.as_raw_fd()]).unwrap();
         let (mut buffer, mut fds) = ([0; 8], Vec::new());
         assert_eq!(receive(&b, &mut buffer, &mut fds).unwrap(), 8);
         let received = Event::received(fds.pop().unwrap()).unwrap();

@@ -31,9 +31,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let configured = unsafe { configured(info, argc, argv) };
     // SAFETY: QEMU's description lives during this call.
     let vcpus = unsafe { (*info).smp_vcpus };
-    let installed = configured.and_then(|(config, path)| {
+    let installed = configured.and_then(|(config, path, slide)| {
         check(&config, &path)?;
-        state::install(config, vcpus.max(1) as u32)
+        state::install(config, vcpus.max(1) as u32)?;
+        slide.zip(state::tracer()).map(|(slide, tracer)| tracer.set_slide(slide));
+        Ok(())
     });
     match installed {
         Ok(()) => {

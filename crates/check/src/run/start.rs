@@ -21,6 +21,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The folder of the cache for guests that have booted.
+const KEPT: &str = "booted";
 /// How long a full log may stay full where no device access waits for it.
 const LOG_WAIT: Duration = Duration::from_secs(60);
 
@@ -135,6 +137,7 @@ impl<'a> Ready<'a> {
             rerun: self.plan.rerun.clone(),
             qemu_arguments: self.plan.qemu_arguments.clone(),
             containable: self.policy.is_some(),
+            kept: self.plan.kept_boot.then(|| self.host.cache.path(KEPT)),
             ..Options::new(self.folder.path())
         }
     }

@@ -132,6 +132,14 @@ mod tests {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "fetch::group::tests::runs_a_group", "--nocapture"]);
             command.env("GUARDRAIL_TEST_GROUP", &place).stdout(Stdio::piped()).stderr(Stdio::null());
+            // A shell's background job, which these tests may be, ignores the signal of a terminal.
+            // SAFETY: the closure makes one async-signal-safe call.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::signal(libc::SIGINT, libc::SIG_DFL);
+                    Ok(())
+                })
+            };
             // The signal is for all processes of the terminal.
             let mut child = command.process_group(0).spawn().unwrap();
             let deadline = Instant::now() + Duration::from_secs(20);

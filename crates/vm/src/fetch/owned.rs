@@ -63,7 +63,7 @@ impl OwnedFolder {
 
 /// Removes the folders in `parent` whose names begin with `prefix`, which belong to this user, and whose owners have
 /// ended.
-fn sweep(prefix: &str, parent: &Path) {
+pub(crate) fn sweep(prefix: &str, parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
         if let Some(_lock) = lock(&entry.path()) {

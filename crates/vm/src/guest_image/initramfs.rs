@@ -48,6 +48,27 @@ pub struct Contents<'a> {
 
 /// Builds the archive from the tree of the guest's programs.
 pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
+    let mut archive = base(tree, contents)?;
+    of_run(&mut archive, contents)?;
+    Ok(archive.finish())
+}
+
+/// The archive of a guest that waits for the files of its run, which it reads by this module.
+pub fn waiting(tree: &Path, contents: &Contents<'_>, reader: &[u8]) -> Result<Vec<u8>> {
+    let mut archive = base(tree, contents)?;
+    archive.file("guardrail/reader.ko", 0o644, reader);
+    Ok(archive.finish())
+}
+
+/// The files of a run, for such a guest, compressed.
+pub fn awaited(contents: &Contents<'_>) -> Result<Vec<u8>> {
+    let mut archive = Archive::new();
+    of_run(&mut archive, contents)?;
+    compressed(&archive.finish())
+}
+
+/// What a guest has before it has the files of its run.
+fn base(tree: &Path, contents: &Contents<'_>) -> Result<Archive> {
     let mut archive = Archive::new();
     for folder in [
         "bin",
@@ -90,6 +111,12 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     if let Some(software) = contents.software {
         software.add_to(&mut archive, contents.workload.software)?;
     }
+    archive.file("init", 0o755, INIT.as_bytes());
+    Ok(archive)
+}
+
+/// The modules, the workloads, and what both need.
+fn of_run(archive: &mut Archive, contents: &Contents<'_>) -> Result<()> {
     let mut loaded = 0;
     let mut names: Vec<&str> = Vec::new();
     for module in contents
@@ -126,9 +153,7 @@ pub fn build(tree: &Path, contents: &Contents<'_>) -> Result<Vec<u8>> {
     for (name, bytes) in contents.files {
         archive.file(&format!("guardrail/{name}"), 0o755, bytes);
     }
-    admit(&mut archive, contents)?;
-    archive.file("init", 0o755, INIT.as_bytes());
-    Ok(archive.finish())
+    admit(archive, contents)
 }
 
 /// The files for a guest that was saved before it loaded the driver: what differs between runs, compressed.
@@ -137,11 +162,15 @@ pub fn given(contents: &Contents<'_>) -> Result<Vec<u8>> {
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
     admit(&mut archive, contents)?;
+    compressed(&archive.finish())
+}
+
+fn compressed(archive: &[u8]) -> Result<Vec<u8>> {
     // The guest's unpacker supports no other checksum.
     let stream = liblzma::stream::Stream::new_easy_encoder(1, liblzma::stream::Check::Crc32);
     let stream = stream.map_err(|error| Error::BadValue(format!("cannot compress: {error}")))?;
     let mut packed = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
-    let written = packed.write_all(&archive.finish()).and_then(|()| packed.finish());
+    let written = packed.write_all(archive).and_then(|()| packed.finish());
     written.context("compress", Path::new("the driver"))
 }
 

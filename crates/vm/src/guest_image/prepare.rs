@@ -28,6 +28,9 @@ pub struct Request<'a> {
     pub workload: Option<&'a str>,
 }
 
+/// The module through which a saved guest reads its files when it continues.
+pub(crate) const READER: &str = "qemu_fw_cfg";
+
 /// A further driver of a run.
 #[derive(Clone, Debug)]
 pub struct Companion {
@@ -62,6 +65,8 @@ pub struct Prepared {
     pub more: Vec<Companion>,
     /// The parameters that the user sets, by module.
     pub parameters: Parameters,
+    /// The module by which a guest that was saved reads its files; `None` where the kernel has none.
+    pub(crate) reader: Option<ModuleFile>,
     /// The tree with the guest's programs, in the cache.
     pub guest_tree: PathBuf,
     /// Who reads the kernel and the modules.
@@ -141,6 +146,7 @@ impl Prepared {
             software,
             more,
             parameters,
+            reader: modules.plan(READER).ok().map(|plan| plan.driver),
             guest_tree,
             parser: parser.clone(),
         })

@@ -53,27 +53,29 @@ impl Job for Unpack {
 }
 
 /// Writes a copy of the unpacked kernel whose address is random to `copy`. The kernel ends below the initramfs of
-/// `initramfs` bytes in a memory of `memory` bytes. False where there is one place only: then nothing is written.
+/// `initramfs` bytes in a memory of `memory` bytes. Returns the distance from its usual place;
+/// `None` where there is one place only: then nothing is written.
 pub(crate) fn moved(
     parser: &Parser,
     unpacked: &Path,
     memory: u64,
     initramfs: u64,
     copy: &Path,
-) -> Result<bool> {
+) -> Result<Option<u64>> {
     let file = File::open(unpacked).context("read", unpacked)?;
     let out = File::create(copy).context("create", copy)?;
     let room = memory.saturating_sub(initramfs + FIRMWARE);
     let job = Move { what: unpacked.display().to_string(), room, random: random()? };
     let bad = |why| Error::BadKernel { path: unpacked.to_path_buf(), why };
     let (moved, _) = parser.ask(&job, &[&file, &out], &[]).map_err(|error| error.of(unpacked, bad))?;
-    if !moved {
+    if moved.is_none() {
         fs::remove_file(copy).context("remove", copy)?;
     }
     Ok(moved)
 }
 
-/// Moves an unpacked kernel, the first file, and writes it to the second. The answer is whether there is another place.
+/// Moves an unpacked kernel, the first file, and writes it to the second. The answer is by how much; `None` where
+/// there is one place only.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Move {
     what: String,
@@ -84,24 +86,25 @@ pub struct Move {
 
 impl Job for Move {
     const NAME: &'static str = "move";
-    type Answer = bool;
+    type Answer = Option<u64>;
 
-    fn run(self, mut given: Given) -> Result<(bool, Vec<u8>), String> {
+    fn run(self, mut given: Given) -> Result<(Option<u64>, Vec<u8>), String> {
         let data = given.read(MAX_IMAGE)?;
         let image = DirectImage::parse(&self.what, data).map_err(|error| error.to_string())?;
         let places = image.places(self.room);
         if places < 2 {
-            return Ok((false, Vec::new()));
+            return Ok((None, Vec::new()));
         }
         // The first place is that of a kernel whose address is not random.
         let shift = (1 + self.random % (places - 1)) * STEP;
         let written = given.file()?.write_all(&image.shifted(shift));
         written.map_err(|error| format!("its copy cannot be written: {error}"))?;
-        Ok((true, Vec::new()))
+        Ok((Some(shift), Vec::new()))
     }
 }
 
-fn random() -> Result<u64> {
+/// A random number of the host.
+pub(crate) fn random() -> Result<u64> {
     let source = Path::new("/dev/urandom");
     let mut bytes = [0; 8];
     fs::File::open(source).and_then(|mut file| file.read_exact(&mut bytes)).context("read", source)?;

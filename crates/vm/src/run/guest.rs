@@ -98,6 +98,8 @@ pub(crate) struct Ended {
     pub(crate) cut_at: Option<u64>,
     /// How long that took, from when it was due.
     pub(crate) cut_took: Option<Duration>,
+    /// Whether the guest was saved on its way, or why not; `None` where it was not tried.
+    pub(crate) kept: Option<std::result::Result<(), String>>,
     /// Whether the watchdog ended QEMU.
     pub(crate) cut_by_force: bool,
 }
@@ -120,6 +122,9 @@ pub(crate) struct Guest {
     cut_at: Option<u64>,
     cut_took: Option<Duration>,
     cut_by_force: bool,
+    waker: UnixStream,
+    woken: Option<Instant>,
+    kept: Option<std::result::Result<(), String>>,
 }
 
 impl Guest {
@@ -182,6 +187,7 @@ impl Guest {
         let mut child = Qemu { child, killed: false };
         let stderr = child.child.stderr.take().expect("stderr is piped");
         let (sender, heard) = mpsc::sync_channel(QUEUE);
+        let waker = progress.try_clone().context("clone a socket for", Path::new("QEMU"))?;
         let qmp_reader = qmp.try_clone().context("clone a socket for", Path::new("QEMU"))?;
         let listeners = vec![
             listen_lines("progress", progress, sender.clone(), |line| {
@@ -206,6 +212,9 @@ impl Guest {
             cut_at: None,
             cut_took: None,
             cut_by_force: false,
+            waker,
+            woken: None,
+            kept: None,
         })
     }
 
@@ -261,6 +270,7 @@ impl Guest {
                     Err(why) => Outcome::QemuFailed { why: format!("the guest cannot be saved: {why}") },
                 });
             }
+            self.keep(&options.start, watch);
             if !self.child.is_running() {
                 // The watchdog may have ended it before this loop looked.
                 if watchdog.is_some_and(Watchdog::has_killed) && self.contained.is_none() {
@@ -414,6 +424,7 @@ impl Guest {
             cut_at: self.cut_at,
             cut_took: self.cut_took,
             cut_by_force: self.cut_by_force,
+            kept: self.kept,
         }
     }
 }

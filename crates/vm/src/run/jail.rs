@@ -4,7 +4,7 @@ use crate::error::{Context, Error, Result};
 use crate::exercise::http::Server;
 use crate::guest_image::prepare::Prepared;
 use crate::run::machine::Files;
-use crate::run::options::{DeviceSide, Options, Plugin, Start};
+use crate::run::options::{DeviceSide, Kept, Options, Plugin, Start};
 use crate::run::rerun::Rerun;
 use crate::run::words::{memory, named};
 use guardrail_jail::{Jail, Role, out_of_reach};
@@ -35,8 +35,8 @@ pub(super) fn of_guest(
     jail = match &options.start {
         Start::Boot => jail,
         // QEMU creates the file.
-        Start::Save(file) => jail.writes(folder_of(file)),
-        Start::Saved(file) => jail.reads(file),
+        Start::Save(file) | Start::Keep(file) => jail.writes(folder_of(file)),
+        Start::Saved(file) | Start::Kept(Kept { file, .. }) => jail.reads(file),
     };
     if !options.device_elsewhere {
         jail = jail.and(&of_device(prepared, options, server));
@@ -116,8 +116,8 @@ impl Opened {
 /// Refuses a run whose files QEMU could not open, before it starts.
 pub(super) fn refuse_out_of_reach(prepared: &Prepared, options: &Options) -> Result<()> {
     let start = match &options.start {
-        Start::Saved(file) => Some(file.as_path()),
-        Start::Boot | Start::Save(_) => None,
+        Start::Saved(file) | Start::Kept(Kept { file, .. }) => Some(file.as_path()),
+        Start::Boot | Start::Save(_) | Start::Keep(_) => None,
     };
     let needed = [prepared.qemu.program.as_path(), &options.folder].into_iter();
     let needed = needed.chain(start).chain(options.reach.paths());

@@ -5,7 +5,7 @@ use crate::exercise::catalog::Class;
 use crate::exercise::disk::Image;
 use crate::guest_image::prepare::Prepared;
 use crate::kernel::direct;
-use crate::run::options::{DeviceSide, Forward, Options, Plugin, Start, TcgThreads};
+use crate::run::options::{DeviceSide, Forward, Kept, Options, Plugin, Start, TcgThreads};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +30,8 @@ pub(crate) struct Channels {
 pub(crate) struct Files<'a> {
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
+    /// What a guest reads that was saved; an initramfs of a guest that boots otherwise.
+    pub(crate) given: Option<&'a Path>,
     pub(crate) disk: Option<&'a Image>,
 }
 
@@ -41,7 +43,7 @@ pub(crate) fn command(
     plugins: &[Plugin],
     channels: Channels,
 ) -> Command {
-    let Files { kernel, initramfs, disk } = files;
+    let Files { kernel, initramfs, given, disk } = files;
     let mut command = prepared.qemu.command();
     let threads = match options.threads {
         TcgThreads::Single => "single",
@@ -56,11 +58,14 @@ pub(crate) fn command(
     command.arg("-smp").arg(options.cpus.to_string()).arg("-m").arg(options.memory_mib.to_string());
     command.arg("-kernel").arg(kernel);
     match &options.start {
-        Start::Boot | Start::Save(_) => command.arg("-initrd").arg(initramfs),
-        Start::Saved(file) => command
-            .args(["-incoming", &format!("file:{}", file.display())])
-            .args(["-fw_cfg", &format!("name={GIVEN},file={}", escaped(initramfs))]),
+        Start::Boot | Start::Save(_) | Start::Keep(_) => command.arg("-initrd").arg(initramfs),
+        Start::Saved(file) | Start::Kept(Kept { file, .. }) => {
+            command.args(["-incoming", &format!("file:{}", file.display())])
+        }
     };
+    if let Some(given) = given {
+        command.args(["-fw_cfg", &format!("name={GIVEN},file={}", escaped(given))]);
+    }
     command.arg("-append").arg(kernel_arguments(options));
     for (id, fd) in [("console", channels.console), ("progress", channels.progress), ("qmp", channels.qmp)] {
         command.arg("-chardev").arg(format!("socket,id={id},fd={fd}"));
@@ -95,7 +100,12 @@ pub(crate) fn command(
     }
     for plugin in plugins {
         let (library, config) = (escaped(&plugin.library), escaped(&plugin.config));
-        command.arg("-plugin").arg(format!("{library},config={config}"));
+        // A kernel that runs already does not show where it was moved to.
+        let slide = match &options.start {
+            Start::Kept(kept) => format!(",slide={:#x}", kept.slide),
+            _ => String::new(),
+        };
+        command.arg("-plugin").arg(format!("{library},config={config}{slide}"));
     }
     command.args(&options.qemu_arguments);
     command
@@ -189,22 +199,44 @@ const LOCKUP: &str = "watchdog_thresh=25";
 /// A recorded machine and its replay start the same file, and the kernel's own KASLR needs its decompressor. When a
 /// machine wakes that went to sleep, QEMU writes an unpacked kernel to the guest's memory once more. On a CPU of the
 /// user's, the decompressor may have to turn on what that has, such as five levels of page tables.
-pub(crate) fn kernel(prepared: &Prepared, options: &Options, initramfs: u64, copy: &Path) -> Result<PathBuf> {
-    let asked = |wanted: &str| {
-        options.kernel_arguments.iter().any(|words| words.split(' ').any(|word| word == wanted))
-    };
-    let unpacks_itself = options.rerun.is_some()
-        || asked("kaslr")
-        || prepared.may_sleep()
-        || options.qemu_arguments.iter().any(|word| word == "-cpu");
-    let Some(unpacked) = prepared.unpacked.as_ref().filter(|_| !unpacks_itself) else {
-        return Ok(prepared.kernel.vmlinuz.clone());
+pub(crate) fn kernel(
+    prepared: &Prepared,
+    options: &Options,
+    initramfs: u64,
+    copy: &Path,
+) -> Result<KernelFile> {
+    let Some(unpacked) = unpacked(prepared, options) else {
+        return Ok(KernelFile { path: prepared.kernel.vmlinuz.clone(), slide: None });
     };
     // A saved guest has its kernel in its memory already.
-    let stays = !options.kaslr || asked("nokaslr") || matches!(options.start, Start::Saved(_));
+    let saved = matches!(options.start, Start::Saved(_) | Start::Kept(_));
+    let stays = !options.kaslr || asks(options, "nokaslr") || saved;
     let memory = u64::from(options.memory_mib) << 20;
-    let moved = !stays && direct::moved(&prepared.parser, unpacked, memory, initramfs, copy)?;
-    Ok(if moved { copy.to_path_buf() } else { unpacked.clone() })
+    let moved =
+        if stays { None } else { direct::moved(&prepared.parser, unpacked, memory, initramfs, copy)? };
+    let path = if moved.is_some() { copy } else { unpacked }.to_path_buf();
+    Ok(KernelFile { path, slide: Some(moved.unwrap_or(0)) })
+}
+
+/// The unpacked kernel that QEMU is to start; `None` where the kernel unpacks itself.
+pub(crate) fn unpacked<'a>(prepared: &'a Prepared, options: &Options) -> Option<&'a Path> {
+    let unpacks_itself = options.rerun.is_some()
+        || asks(options, "kaslr")
+        || prepared.may_sleep()
+        || options.qemu_arguments.iter().any(|word| word == "-cpu");
+    prepared.unpacked.as_deref().filter(|_| !unpacks_itself)
+}
+
+/// Whether the user's words for the kernel have this one.
+fn asks(options: &Options, wanted: &str) -> bool {
+    options.kernel_arguments.iter().any(|words| words.split(' ').any(|word| word == wanted))
+}
+
+/// What QEMU starts.
+pub(crate) struct KernelFile {
+    pub(crate) path: PathBuf,
+    /// The distance by which the kernel was moved; `None` where it unpacks itself, and may move itself.
+    pub(crate) slide: Option<u64>,
 }
 
 /// The guest kernel's command line.

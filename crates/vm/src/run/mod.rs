@@ -6,6 +6,7 @@ pub(crate) mod console;
 pub mod cut;
 pub(crate) mod guest;
 mod jail;
+mod kept;
 pub(crate) mod machine;
 mod options;
 mod outcome;
@@ -27,16 +28,18 @@ use crate::exercise::disk::{Image, Layout};
 use crate::exercise::http::Server;
 use crate::exercise::workload::FULL;
 use crate::guest_image::initramfs::{self, Contents};
-use crate::guest_image::prepare::Prepared;
-use crate::kernel::modules::Modules;
+use crate::guest_image::prepare::{Prepared, READER};
+use crate::kernel::direct;
 use crate::run::guest::{Ended, Guest};
-use crate::run::machine::Files;
+use crate::run::kept::{Choice, Keeping};
+use crate::run::machine::{Files, KernelFile};
 use crate::run::progress::Progress;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Takes the device of a run out of the guest's QEMU, and returns what another QEMU needs to run it. [`run`] creates the
 /// disk before the guest starts.
@@ -60,8 +63,8 @@ fn server(prepared: &Prepared, options: &Options) -> Result<Option<Arc<Server>>>
     Ok(Some(Arc::new(server)))
 }
 
-/// The module through which a saved guest reads its files when it continues.
-const READER: &str = "qemu_fw_cfg";
+/// The name of the kernel in the run folder, where it was moved.
+const MOVED: &str = "vmlinux";
 /// The name of the disk image in the run folder.
 const DISK: &str = "disk.img";
 
@@ -75,8 +78,10 @@ fn disk_layout(prepared: &Prepared, options: &Options) -> Layout {
 /// ([`Start::Saved`]). The workload's needs or a device of the guest can make it impossible to save.
 pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Watch<'_>) -> Result<()> {
     let mut options = Options { start: Start::Save(file.to_path_buf()), ..options.clone() };
-    let reader = Modules::of(&prepared.kernel, &prepared.parser)?.plan(READER)?.driver;
-    options.files.push((format!("{READER}.ko"), reader.bytes));
+    let lacks =
+        || Error::BadValue(format!("the kernel has no module {READER}, by which a saved guest goes on"));
+    let reader = prepared.reader.as_ref().ok_or_else(lacks)?;
+    options.files.push((format!("{READER}.ko"), reader.bytes.clone()));
     options.variables.push(("WAITS".to_owned(), READER.to_owned()));
     match run(prepared, &options, watch)?.outcome {
         Outcome::Stopped { .. } if file.is_file() => Ok(()),
@@ -124,26 +129,35 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         variables: &variables,
         parser: &prepared.parser,
     };
-    let initramfs = options.folder.join("initramfs.cpio");
-    let archive = match options.start {
-        Start::Saved(_) => initramfs::given(&contents)?,
-        _ => initramfs::build(&prepared.guest_tree, &contents)?,
-    };
-    let copy = options.folder.join("vmlinux");
-    let kernel = machine::kernel(prepared, options, archive.len() as u64, &copy)?;
-    fs::write(&initramfs, archive).context("write", &initramfs)?;
+    let mut options = options.clone();
+    let Started { kernel, files, keeping } = start(prepared, &mut options, contents)?;
+    let options = &options;
+    let [initramfs, given] = &files;
 
     if let Some(rerun) = &options.rerun {
-        rerun.begin(&initramfs, disk)?;
+        rerun.begin(initramfs, disk)?;
     }
     let mut guest = Guest::start(
         prepared,
         options,
-        Files { kernel: &kernel, initramfs: &initramfs, disk: image.as_ref() },
+        Files {
+            kernel: &kernel.path,
+            initramfs,
+            given: given.exists().then_some(given),
+            disk: image.as_ref(),
+        },
         server.as_deref(),
     )?;
     let cause = guest.watch(options, server.as_deref(), watch);
     let ended = guest.end(watch);
+    if let Start::Kept(kept) = &options.start
+        && ended.progress.is_empty()
+    {
+        kept::refuse(kept);
+    }
+    if let (Some(keeping), Some(kept), Some(slide)) = (keeping, &ended.kept, kernel.slide) {
+        keeping.end(kept, slide);
+    }
     let mut outcome = judge(&ended, cause);
     if let Some(why) = &ended.contained {
         outcome = Outcome::Contained { why: why.clone(), then: outcome.to_string() };
@@ -169,10 +183,57 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
     if let Some(disk) = disk {
         fs::remove_file(disk).context("remove", disk)?;
     }
-    for file in [&initramfs, &copy].into_iter().filter(|file| file.exists()) {
+    let copy = options.folder.join(MOVED);
+    for file in files.iter().chain([&copy]).filter(|file| file.exists()) {
         fs::remove_file(file).context("remove", file)?;
     }
     Ok(finished)
+}
+
+/// What a guest starts from.
+struct Started {
+    kernel: KernelFile,
+    /// The initramfs, and what the guest reads later; the second may not be there.
+    files: [PathBuf; 2],
+    keeping: Option<Keeping>,
+}
+
+/// Writes what a guest starts from, and chooses whether it boots or continues from a guest that was kept.
+fn start(prepared: &Prepared, options: &mut Options, contents: Contents<'_>) -> Result<Started> {
+    let files = ["initramfs.cpio", "given.cpio.xz"].map(|name| options.folder.join(name));
+    let write = |file: &PathBuf, bytes: &[u8]| fs::write(file, bytes).context("write", file);
+    let mut keeping = None;
+    let base = kept::base(prepared, options, &contents);
+    if let Some(base) = &base {
+        match kept::choose(prepared, options, base) {
+            Choice::Boot => {}
+            Choice::Keep(keep) => {
+                options.start = Start::Keep(keep.file());
+                keeping = Some(keep);
+            }
+            Choice::Continue(kept) => options.start = Start::Kept(kept),
+        }
+    }
+    let tree = &prepared.guest_tree;
+    let archive = match (&options.start, base) {
+        (Start::Saved(_), _) => {
+            write(&files[1], &initramfs::given(&contents)?)?;
+            Vec::new()
+        }
+        (Start::Keep(_) | Start::Kept(_), Some(base)) => {
+            // What was saved has an old clock, and would have the same random numbers each time.
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let new = [("NOW", now.as_secs()), ("SEED", direct::random()?)];
+            let new = new.map(|(name, value)| (name.to_owned(), value.to_string()));
+            let variables: Vec<_> = contents.variables.iter().cloned().chain(new).collect();
+            write(&files[1], &initramfs::awaited(&Contents { variables: &variables, ..contents })?)?;
+            base
+        }
+        _ => initramfs::build(tree, &contents)?,
+    };
+    write(&files[0], &archive)?;
+    let kernel = machine::kernel(prepared, options, archive.len() as u64, &options.folder.join(MOVED))?;
+    Ok(Started { kernel, files, keeping })
 }
 
 /// How a process ended, in words: `ended by signal 9 (SIGKILL)`.
@@ -273,6 +334,7 @@ mod tests {
             cut_at: None,
             cut_took: None,
             cut_by_force: false,
+            kept: None,
         }
     }
 

@@ -5,6 +5,7 @@ use crate::exercise::http::Server;
 use crate::run::rerun::Rerun;
 use crate::run::watchdog::Watched;
 use guardrail_jail::Jail;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +60,30 @@ pub enum Start {
     /// The guest continues from this file. Everything but the driver and the variables has to be the same as
     /// when it was saved.
     Saved(PathBuf),
+    /// The guest's kernel boots. Before the guest gets the files of the run it is saved in this file, and goes on.
+    Keep(PathBuf),
+    /// The guest continues from one that was kept so.
+    Kept(Kept),
 }
+
+/// A guest that was saved when its kernel had booted, and that nobody removes meanwhile.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The saved guest.
+    pub file: PathBuf,
+    /// The distance by which its kernel was moved.
+    pub slide: u64,
+    /// The file, locked.
+    pub(crate) in_use: Arc<File>,
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Kept) -> bool {
+        self.file == other.file && Arc::ptr_eq(&self.in_use, &other.in_use)
+    }
+}
+
+impl Eq for Kept {}
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -102,6 +126,8 @@ pub struct Options {
     pub files: Vec<(String, Vec<u8>)>,
     /// Whether the guest boots, is saved, or continues from a saved state.
     pub start: Start,
+    /// The folder of kept guests, from one of which a run that would boot may continue; `None` to boot.
+    pub kept: Option<PathBuf>,
     /// The device is not in the guest's QEMU: [`Options::qemu_arguments`] connect it.
     pub device_elsewhere: bool,
     /// What plugins and the caller's arguments reach, besides the files and ports that the other options name.
@@ -176,6 +202,7 @@ impl Options {
             forwards: Vec::new(),
             files: Vec::new(),
             start: Start::Boot,
+            kept: None,
             device_elsewhere: false,
             reach: Jail::new(),
             inherited: Vec::new(),

@@ -2,7 +2,9 @@
 
 use super::{Guest, Heard, STOP_LIMIT};
 use crate::qemu::qmp::{self, Message};
-use crate::run::Watch;
+use crate::run::{Start, Watch, kept};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,12 +13,37 @@ type Written = std::result::Result<(), String>;
 
 /// How long stopping may take while something that is held may keep a vCPU from stopping.
 const HELD_LIMIT: Duration = Duration::from_secs(1);
+/// The time between two lines that wake a guest.
+const WAKE: Duration = Duration::from_millis(50);
+/// The time between two looks whether the run is to end.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often QEMU is asked to go on.
+const CONT_TRIES: u32 = 200;
 /// How long QEMU may take to write the guest's memory to a file.
 const DUMP_LIMIT: Duration = Duration::from_secs(60);
+
+/// QEMU runs its CPUs.
+fn resumed(message: &Message) -> Option<()> {
+    matches!(message, Message::Event(event) if event == "RESUME").then_some(())
+}
 
 /// QEMU has stopped its CPUs.
 pub(super) fn stopped(message: &Message) -> Option<()> {
     matches!(message, Message::Event(event) if event == "STOP").then_some(())
+}
+
+/// Sends a line to the guest's second serial port, unless QEMU does not read.
+fn wake(socket: &UnixStream) {
+    let line = b"\n";
+    // SAFETY: the line outlives the call, and the socket is open.
+    unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            line.as_ptr().cast(),
+            line.len(),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
 }
 
 impl Guest {
@@ -52,14 +79,49 @@ impl Guest {
         self.await_written(watch, written)
     }
 
+    /// Saves a guest that is to be kept, and wakes one that waits for the files of its run.
+    pub(super) fn keep(&mut self, start: &Start, watch: &mut Watch<'_>) {
+        if let Start::Keep(file) = start
+            && self.kept.is_none()
+            && self.waits()
+        {
+            let saved = self.save_whole(file, watch);
+            self.kept = Some(saved.and_then(|()| kept::take(file).map_err(|error| error.to_string())));
+            // QEMU reports that it has written all a moment before it can go on.
+            for _ in 0..CONT_TRIES {
+                let _ = qmp::say("cont", &mut self.qmp);
+                if self.await_message(WAKE, watch, resumed).is_some() {
+                    break;
+                }
+            }
+        }
+        // What arrives before the other machine's state is lost, so this is said until it is heard.
+        let wakes = self.progress.is_empty() && matches!(start, Start::Kept(_))
+            || self.waits() && self.kept.is_some();
+        if wakes && self.woken.is_none_or(|at| at.elapsed() > WAKE) {
+            self.woken = Some(Instant::now());
+            wake(&self.waker);
+        }
+    }
+
     /// Waits until QEMU reports that it has written a file, or why it did not.
     fn await_written(
         &mut self,
         watch: &mut Watch<'_>,
         written: impl Fn(&Message) -> Option<Written>,
     ) -> Written {
-        let late = || Err(format!("QEMU did not write it within {} s", DUMP_LIMIT.as_secs()));
-        self.await_message(DUMP_LIMIT, watch, written).unwrap_or_else(late)
+        let deadline = Instant::now() + DUMP_LIMIT;
+        loop {
+            if let Some(found) = self.await_message(LOOK, watch, &written) {
+                return found;
+            }
+            if (watch.stop)().is_some() {
+                return Err("the run was to end meanwhile".to_owned());
+            }
+            if Instant::now() >= deadline || !self.child.is_running() {
+                return Err(format!("QEMU did not write it within {} s", DUMP_LIMIT.as_secs()));
+            }
+        }
     }
 
     /// Waits until QEMU sends a message that `wanted` accepts.
