@@ -2,20 +2,30 @@
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
-/// Ends a group of processes ($0) when it can read no line, or when the user interrupts it at the terminal. It can read none
-/// once nobody holds the other end of its pipe.
-const WATCH: &str =
-    "trap 'kill -s KILL -- -\"$0\"; exit' INT TERM HUP; read -r line || kill -s KILL -- -\"$0\"";
+/// Reads the number of a group of processes, and ends the group when it can read no further line, or when the user
+/// interrupts it at the terminal. It can read none once nobody holds the other end of its pipe.
+const WATCH: &str = r#"trap '' INT TERM HUP; echo; read -r group || exit
+trap 'kill -s KILL -- -"$group"; exit' INT TERM HUP; read -r line || kill -s KILL -- -"$group""#;
 
 /// Runs a program to its end, and returns what it wrote. All processes of its group end with it, or with this process.
 pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
-    let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // It watches before there is anything to watch: a signal may come at any moment.
+    let watcher = Watcher::start()?;
+    watcher.watches(command);
+    let spawned = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            watcher.dismiss();
+            return Err(error);
+        }
+    };
     let group = child.id();
-    let watcher = Watcher::start(group).inspect_err(|_| end(group));
     let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
     let ended = wait(group);
     // What is left of the group would keep the pipes open.
@@ -23,7 +33,7 @@ pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
     let status = child.wait()?;
     let text = |thread: JoinHandle<Vec<u8>>| thread.join().unwrap_or_default();
     let output = Output { status, stdout: text(stdout), stderr: text(stderr) };
-    watcher?.dismiss();
+    watcher.dismiss();
     ended.map(|()| output)
 }
 
@@ -62,10 +72,42 @@ fn end(group: u32) {
 struct Watcher(Child);
 
 impl Watcher {
-    fn start(group: u32) -> io::Result<Watcher> {
+    /// Returns when the process is ready.
+    fn start() -> io::Result<Watcher> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", WATCH, &group.to_string()]).stdin(Stdio::piped());
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(Watcher)
+        command.args(["-c", WATCH]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut watcher = Watcher(command.spawn()?);
+        let ready = watcher.0.stdout.take().map_or(Ok(()), |mut line| line.read_exact(&mut [0]));
+        match ready {
+            Ok(()) => Ok(watcher),
+            Err(_) => {
+                watcher.dismiss();
+                Err(io::Error::new(io::ErrorKind::Interrupted, "it was interrupted"))
+            }
+        }
+    }
+
+    /// Has a command say the number of its group before the program in it runs.
+    fn watches(&self, command: &mut Command) {
+        let pipe = self.0.stdin.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let say = move || {
+            // The process leads its group.
+            let mut left = std::process::id();
+            let (mut line, mut at) = ([b'\n'; 11], 10);
+            while left > 0 {
+                at -= 1;
+                line[at] = b'0' + (left % 10) as u8;
+                left /= 10;
+            }
+            let line = &line[at..];
+            // SAFETY: the line outlives the call; the pipe is open until the program runs.
+            match unsafe { libc::write(pipe, line.as_ptr().cast(), line.len()) } {
+                written if written == line.len() as isize => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the closure makes two async-signal-safe calls, and uses its own memory.
+        unsafe { command.pre_exec(say) };
     }
 
     /// The group has ended.
