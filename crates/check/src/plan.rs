@@ -257,7 +257,7 @@ impl RunPlan {
         if self.time_limit != usual.time_limit {
             option("--timeout", &self.time_limit.as_secs().to_string());
         }
-        let flags = [("--no-kaslr", !self.kaslr), ("--kept-boot", self.kept_boot), ("--iommu", self.iommu)];
+        let flags = [("--no-kaslr", !self.kaslr), ("--iommu", self.iommu)];
         words.extend(flags.iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
         words
     }

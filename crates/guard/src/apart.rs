@@ -10,7 +10,7 @@ use guardrail_host::{HostError, Status, files};
 use guardrail_vm::Error;
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::{Facts, ModuleFile};
-use guardrail_vm::parser::{Given, Job, Parser};
+use guardrail_vm::parser::{Given, Job, Parser, Sizes, joined, pieces};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fs::File;
@@ -43,17 +43,15 @@ impl FarWorkshop {
     pub fn harden(&self, driver: &ModuleFile, before: &[ModuleFile]) -> Result<Vec<u8>, HostError> {
         let image = File::open(&self.kernel.vmlinuz);
         let image = image.map_err(HostError::io("open", self.kernel.vmlinuz.display()))?;
-        let modules = || [driver].into_iter().chain(before);
+        let modules =
+            [driver].into_iter().chain(before).map(|module| (&module.name, module.bytes.as_slice()));
+        let (files, bytes) = joined([(&self.name, self.runtime.as_slice())].into_iter().chain(modules));
         let job = Harden {
             release: self.kernel.release.clone(),
             kernel: self.kernel.vmlinuz.display().to_string(),
-            runtime: (self.name.clone(), self.runtime.len()),
             domain: self.domain,
-            modules: modules().map(|module| (module.name.clone(), module.bytes.len())).collect(),
+            files,
         };
-        let pieces =
-            [self.runtime.as_slice()].into_iter().chain(modules().map(|module| module.bytes.as_slice()));
-        let bytes: Vec<u8> = pieces.flatten().copied().collect();
         let (done, file) = (self.parser.ask(&job, &[&image], &bytes))
             .map_err(|error| error.of(&driver.path, Error::BadValue))?;
         match done {
@@ -69,11 +67,9 @@ impl FarWorkshop {
 pub struct Harden {
     release: String,
     kernel: String,
-    /// Name and size of the runtime.
-    runtime: (String, usize),
     domain: u8,
-    /// Names and sizes of the driver and of the modules that it needs.
-    modules: Vec<(String, usize)>,
+    /// The runtime, the driver, and the modules that it needs.
+    files: Sizes,
 }
 
 /// How that ended.
@@ -109,20 +105,21 @@ impl Job for Harden {
 impl Harden {
     fn harden(self, mut given: Given) -> Result<Vec<u8>, HostError> {
         let cut = || HostError::Run("the request is shorter than it says".to_owned());
-        let mut rest = std::mem::take(&mut given.bytes);
-        let mut piece = |size: usize| {
-            let more = (size <= rest.len()).then(|| rest.split_off(size)).ok_or_else(cut)?;
-            Ok::<_, HostError>(std::mem::replace(&mut rest, more))
-        };
-        let (what, size) = self.runtime;
-        let runtime = piece(size)?;
-        let mut modules = Vec::new();
-        for (name, size) in self.modules {
-            let (path, bytes) = (name.clone().into(), piece(size)?);
-            modules.push(ModuleFile { name, path, bytes, facts: Facts::default() });
+        let bytes = std::mem::take(&mut given.bytes);
+        let files: Vec<_> = pieces(&self.files, &bytes).collect();
+        let [(what, runtime), modules @ ..] = files.as_slice() else { return Err(cut()) };
+        if files.len() != self.files.len() {
+            return Err(cut());
         }
+        let module = |(name, bytes): &(&str, &[u8])| ModuleFile {
+            name: (*name).to_owned(),
+            path: (*name).into(),
+            bytes: bytes.to_vec(),
+            facts: Facts::default(),
+        };
+        let modules: Vec<_> = modules.iter().map(module).collect();
         let (driver, before) = modules.split_first().ok_or_else(cut)?;
-        let key = format!("{} {} {}", self.kernel, self.domain, digest(&runtime));
+        let key = format!("{} {} {}", self.kernel, self.domain, digest(runtime));
         LAST.with_borrow_mut(|last| {
             let workshop = match last.take().filter(|(known, _)| *known == key) {
                 Some((_, workshop)) => workshop,
@@ -131,7 +128,7 @@ impl Harden {
                         let image = given.read(MAX_IMAGE).map_err(HostError::Run)?;
                         Ok(KernelImage::parse(&self.kernel, image)?)
                     };
-                    Workshop::of(&self.release, (&what, runtime), image, self.domain)?
+                    Workshop::of(&self.release, (what, runtime.to_vec()), image, self.domain)?
                 }
             };
             let (_, workshop) = last.insert((key, workshop));

@@ -15,6 +15,7 @@
 
 pub mod cpio;
 pub mod doctor;
+pub mod ending;
 pub mod error;
 
 mod exercise;
@@ -31,7 +32,7 @@ pub mod run;
 pub use error::{Error, Result};
 pub use exercise::{catalog, disk, http, settings, workload};
 pub use fetch::cache::Cache;
-pub use fetch::owned::OwnedFolder;
+pub use fetch::owned::{OwnedFolder, try_lock};
 pub use fetch::{cache, packages, software, sources};
 pub use guest_image::{admission, initramfs, prepare};
 pub use kernel::{installed, jobs, kbuild, kernels, modules, runtime, symbols};

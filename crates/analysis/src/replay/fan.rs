@@ -45,10 +45,10 @@ pub(super) struct Fan<'a> {
 }
 
 impl Fan<'_> {
-    /// Calls `f` for all checkers.
+    /// The checkers, and what they are called with.
     #[inline]
-    pub fn each(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
-        let mut cx = Cx {
+    fn parts(&mut self) -> (&mut [Box<dyn Checker>], Cx<'_>) {
+        let cx = Cx {
             state: self.state,
             context: Some(self.context),
             reports: self.reports,
@@ -56,7 +56,14 @@ impl Fan<'_> {
             cpu: self.cpu,
             event: self.event,
         };
-        for checker in &mut *self.checkers {
+        (self.checkers, cx)
+    }
+
+    /// Calls `f` for all checkers.
+    #[inline]
+    pub fn each(&mut self, mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
+        let (checkers, mut cx) = self.parts();
+        for checker in checkers {
             f(checker.as_mut(), &mut cx);
         }
     }
@@ -64,16 +71,9 @@ impl Fan<'_> {
     /// Calls `f` for the checkers with these indices.
     #[inline]
     fn some(&mut self, which: &[usize], mut f: impl FnMut(&mut dyn Checker, &mut Cx<'_>)) {
-        let mut cx = Cx {
-            state: self.state,
-            context: Some(self.context),
-            reports: self.reports,
-            definedness: self.definedness,
-            cpu: self.cpu,
-            event: self.event,
-        };
+        let (checkers, mut cx) = self.parts();
         for &at in which {
-            if let Some(checker) = self.checkers.get_mut(at) {
+            if let Some(checker) = checkers.get_mut(at) {
                 f(checker.as_mut(), &mut cx);
             }
         }

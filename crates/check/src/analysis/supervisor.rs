@@ -3,9 +3,9 @@
 use crate::analysis::wire::{Analyzed, GuestEnd, Job, Message, Order, ShortFinding, receive, send};
 use guardrail_host::folders::program;
 use guardrail_host::{HostError, Signals};
-use guardrail_vm::run::ending;
+use guardrail_vm::ending::ending_early;
 use std::io::BufReader;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -171,10 +171,7 @@ impl Analysis {
     /// A sentence on how the process died.
     fn death(&mut self) -> String {
         match self.child.wait() {
-            Ok(status) => match status.signal() {
-                Some(_) => format!("the analysis was {}", ending(status)),
-                None => format!("the analysis ended too early, with status {}", status.code().unwrap_or(-1)),
-            },
+            Ok(status) => format!("the analysis {}", ending_early(status)),
             Err(error) => format!("the analysis cannot be waited for: {error}"),
         }
     }

@@ -1,13 +1,12 @@
 //! Finds the instructions of a race that the tracer holds.
 
-use crate::run::tracer::pieces;
 use guardrail_binfmt::ModuleImage;
 use guardrail_binfmt::module::{SymbolKind, plain_name};
 use guardrail_finding::{Finding, Frame};
 use guardrail_host::HostError;
 use guardrail_host::drivers;
 use guardrail_trace::config::HoldPoint;
-use guardrail_vm::parser::{Given, Job};
+use guardrail_vm::parser::{Given, Job, Sizes, joined, pieces};
 use guardrail_vm::prepare::Prepared;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -17,12 +16,9 @@ pub fn of(prepared: &Prepared, races: &[&Finding]) -> Result<Vec<Result<Vec<Hold
     if races.is_empty() {
         return Ok(Vec::new());
     }
-    let modules = || drivers::drivers(prepared).map(|driver| (driver.name.clone(), driver.bytes.as_slice()));
-    let job = Points {
-        modules: modules().map(|(name, bytes)| (name, bytes.len())).collect(),
-        races: races.iter().map(|race| stacks(race)).collect(),
-    };
-    let bytes: Vec<u8> = modules().flat_map(|(_, bytes)| bytes).copied().collect();
+    let drivers = drivers::drivers(prepared).map(|driver| (&driver.name, driver.bytes.as_slice()));
+    let (modules, bytes) = joined(drivers);
+    let job = Points { modules, races: races.iter().map(|race| stacks(race)).collect() };
     let found = prepared.parser.ask(&job, &[], &bytes);
     let driver = &prepared.plan.driver.path;
     let (found, _) = found.map_err(|error| error.of(driver, guardrail_vm::Error::BadValue))?;
@@ -41,7 +37,7 @@ fn stacks(race: &Finding) -> [Vec<Frame>; 2] {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Points {
     /// The names and sizes of the modules.
-    modules: Vec<(String, usize)>,
+    modules: Sizes,
     races: Vec<[Vec<Frame>; 2]>,
 }
 

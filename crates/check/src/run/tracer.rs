@@ -9,7 +9,7 @@ use guardrail_jail::Jail;
 use guardrail_kernel::gate as gate_config;
 use guardrail_kernel::{SummaryTable, hook_modules, module_tables, tracer_config};
 use guardrail_trace::config::{self, Holds, Samples, TracerConfig, Unwind};
-use guardrail_vm::parser::{Given, Job};
+use guardrail_vm::parser::{Given, Job, Sizes, joined, pieces};
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::TcgThreads;
 use serde::{Deserialize, Serialize};
@@ -74,13 +74,12 @@ pub fn write_config(
 fn configured(prepared: &Prepared, holding: &Holding) -> Result<(TracerConfig, Vec<u8>), HostError> {
     let path = &prepared.kernel.vmlinuz;
     let image = File::open(path).map_err(HostError::io("open", path.display()))?;
-    let modules = || others(prepared).map(|module| (module.name.clone(), module.bytes.as_slice()));
+    let (modules, bytes) = joined(others(prepared).map(|module| (&module.name, module.bytes.as_slice())));
     let job = Configure {
         what: path.display().to_string(),
-        modules: modules().map(|(name, bytes)| (name, bytes.len())).collect(),
+        modules,
         memory: holding.gate.as_ref().map(|gate| gate.memory.clone()),
     };
-    let bytes: Vec<u8> = modules().flat_map(|(_, bytes)| bytes).copied().collect();
     let found = prepared.parser.ask(&job, &[&image], &bytes);
     Ok(found.map_err(|error| error.of(path, guardrail_vm::Error::BadValue))?)
 }
@@ -90,7 +89,7 @@ fn configured(prepared: &Prepared, holding: &Holding) -> Result<(TracerConfig, V
 pub struct Configure {
     what: String,
     /// The modules that are not traced: their names and sizes.
-    modules: Vec<(String, usize)>,
+    modules: Sizes,
     /// The physical addresses of the guest's memory, where device accesses are held.
     memory: Option<Vec<(u64, u64)>>,
 }
@@ -114,19 +113,6 @@ impl Job for Configure {
         config.unwind = Some(Unwind { tables, places_at, places_size, module: module_tables(&image) });
         Ok((config, [places, entries].concat()))
     }
-}
-
-/// The parts of bytes that follow one another, by their names and sizes.
-pub fn pieces<'a>(
-    sizes: &'a [(String, usize)],
-    bytes: &'a [u8],
-) -> impl Iterator<Item = (&'a str, &'a [u8])> {
-    let mut rest = bytes;
-    sizes.iter().map_while(move |(name, size)| {
-        let (piece, more) = rest.split_at_checked(*size)?;
-        rest = more;
-        Some((name.as_str(), piece))
-    })
 }
 
 /// The files beside its configuration that the tracer opens: it writes the log, and reads the tables beside it.

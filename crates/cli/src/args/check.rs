@@ -68,9 +68,9 @@ pub struct CheckArgs {
     /// Boot the kernel at its link-time address
     #[arg(long)]
     pub no_kaslr: bool,
-    /// Continue from a guest that has booted and was kept, or keep this one for later runs
+    /// Boot the guest, also where one that has booted is kept, and keep none
     #[arg(long)]
-    pub kept_boot: bool,
+    pub fresh_boot: bool,
     /// Give the guest an IOMMU, so that devices see memory at other addresses
     #[arg(long)]
     pub iommu: bool,
@@ -159,7 +159,7 @@ impl CheckArgs {
             cpus: self.smp,
             threads: self.thread,
             kaslr: !self.no_kaslr,
-            kept_boot: self.kept_boot,
+            kept_boot: !self.fresh_boot,
             iommu: self.iommu,
             kernel_arguments: self.append.clone(),
             min_coverage: self.min_coverage,

@@ -8,7 +8,6 @@ use guardrail_vm::Cache;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -94,9 +93,7 @@ impl Machine {
     fn try_lock(&self) -> Result<Option<File>, CliError> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(CliError::io("create", path.display()))?;
-        // SAFETY: flock on a descriptor that `file` keeps open.
-        let held = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
-        Ok(held.then_some(file))
+        Ok(guardrail_vm::try_lock(&file, libc::LOCK_EX).then_some(file))
     }
 
     /// The VM's description; `None` where it does not run or is not ready.

@@ -91,15 +91,10 @@ impl Watcher {
     fn watches(&self, command: &mut Command) {
         let pipe = self.0.stdin.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let say = move || {
-            // The process leads its group.
-            let mut left = std::process::id();
-            let (mut line, mut at) = ([b'\n'; 11], 10);
-            while left > 0 {
-                at -= 1;
-                line[at] = b'0' + (left % 10) as u8;
-                left /= 10;
-            }
-            let line = &line[at..];
+            // The process leads its group. Numbers are written without an allocation.
+            let mut line = io::Cursor::new([0; 16]);
+            writeln!(line, "{}", std::process::id())?;
+            let line = &line.get_ref()[..line.position() as usize];
             // SAFETY: the line outlives the call; the pipe is open until the program runs.
             match unsafe { libc::write(pipe, line.as_ptr().cast(), line.len()) } {
                 written if written == line.len() as isize => Ok(()),

@@ -80,13 +80,18 @@ fn lock(path: &Path) -> Option<File> {
     // SAFETY: `geteuid` always succeeds and touches no memory.
     let user = unsafe { libc::geteuid() };
     let is_ours = folder.metadata().is_ok_and(|metadata| metadata.uid() == user);
-    // SAFETY: flock on a descriptor that `folder` keeps open.
-    if !is_ours || unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+    if !is_ours || !try_lock(&folder, libc::LOCK_EX) {
         return None;
     }
     // Another process may have removed it between the two.
     let (locked, there) = (folder.metadata().ok()?, fs::symlink_metadata(path).ok()?);
     (locked.ino() == there.ino() && locked.dev() == there.dev()).then_some(folder)
+}
+
+/// Takes a lock (`LOCK_EX` or `LOCK_SH`) that ends with the open file; false where another process holds one.
+pub fn try_lock(file: &File, kind: libc::c_int) -> bool {
+    // SAFETY: flock on a descriptor that `file` keeps open.
+    unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) == 0 }
 }
 
 /// Has a program end with the thread that starts it.

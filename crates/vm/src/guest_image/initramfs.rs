@@ -67,6 +67,14 @@ pub fn awaited(contents: &Contents<'_>) -> Result<Vec<u8>> {
     compressed(&archive.finish())
 }
 
+/// About how many bytes the files of a run have, before they are compressed.
+pub fn size_of_run(contents: &Contents<'_>) -> usize {
+    let Contents { plan, also, more, files, .. } = contents;
+    let plans = std::iter::once(*plan).chain(more.iter().map(|companion| &companion.plan));
+    let modules = plans.flat_map(|plan| plan.before.iter().chain([&plan.driver])).chain(*also);
+    modules.map(|module| module.bytes.len()).chain(files.iter().map(|(_, bytes)| bytes.len())).sum()
+}
+
 /// What a guest has before it has the files of its run.
 fn base(tree: &Path, contents: &Contents<'_>) -> Result<Archive> {
     let mut archive = Archive::new();

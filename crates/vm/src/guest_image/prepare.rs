@@ -65,8 +65,6 @@ pub struct Prepared {
     pub more: Vec<Companion>,
     /// The parameters that the user sets, by module.
     pub parameters: Parameters,
-    /// The module by which a guest that was saved reads its files; `None` where the kernel has none.
-    pub(crate) reader: Option<ModuleFile>,
     /// The tree with the guest's programs, in the cache.
     pub guest_tree: PathBuf,
     /// Who reads the kernel and the modules.
@@ -146,10 +144,14 @@ impl Prepared {
             software,
             more,
             parameters,
-            reader: modules.plan(READER).ok().map(|plan| plan.driver),
             guest_tree,
             parser: parser.clone(),
         })
+    }
+
+    /// The module by which a guest that was saved reads its files.
+    pub(crate) fn reader(&self) -> Result<ModuleFile> {
+        Ok(Modules::of(&self.kernel, &self.parser)?.plan(READER)?.driver)
     }
 
     /// True where a script may send the machine to sleep.

@@ -4,7 +4,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::fetch::cache::Cache;
-use crate::parser::{Given, Job, Parser};
+use crate::parser::{Given, Job, Parser, Refusal};
 use guardrail_binfmt::direct::{DirectImage, STEP, unpack};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -20,16 +20,18 @@ const MAX_IMAGE: u64 = 1 << 30;
 /// The kernel at `vmlinuz`, unpacked in the cache. `None` where it cannot be started that way, or not be kept:
 /// then it unpacks itself.
 pub(crate) fn unpacked(cache: &Cache, parser: &Parser, vmlinuz: &Path) -> Option<PathBuf> {
-    let mut file = File::open(vmlinuz).ok()?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
+    let bytes = fs::read(vmlinuz).ok()?;
     let name = format!("unpacked/{:x}", Sha256::digest(&bytes));
     let kept = cache.path(&name);
     if !kept.is_file() {
         let what = vmlinuz.display().to_string();
-        let found = parser.ask(&Unpack { what }, &[], &bytes);
         // An empty file says that this kernel is not such a one.
-        cache.write_atomically(&name, found.map(|(_, whole)| whole).unwrap_or_default()).ok()?;
+        let whole = match parser.ask(&Unpack { what }, &[], &bytes) {
+            Ok((_, whole)) => whole,
+            Err(Refusal::Input(_)) => Vec::new(),
+            Err(Refusal::Process(_)) => return None,
+        };
+        cache.write_atomically(&name, whole).ok()?;
     }
     fs::metadata(&kept).ok().filter(|file| file.len() > 0).map(|_| kept)
 }

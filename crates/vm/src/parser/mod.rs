@@ -12,6 +12,7 @@ mod wire;
 
 pub use serve::serve;
 
+use crate::ending::ending_early;
 use crate::error::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,9 +21,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,32 @@ impl Given {
             false => Ok(self.files.remove(0)),
         }
     }
+}
+
+/// The names and sizes of parts of bytes that follow one another.
+pub type Sizes = Vec<(String, usize)>;
+
+/// Puts parts one after the other.
+pub fn joined<'a>(parts: impl Iterator<Item = (&'a String, &'a [u8])>) -> (Sizes, Vec<u8>) {
+    let (mut sizes, mut bytes) = (Vec::new(), Vec::new());
+    for (name, part) in parts {
+        sizes.push((name.clone(), part.len()));
+        bytes.extend_from_slice(part);
+    }
+    (sizes, bytes)
+}
+
+/// The parts of bytes that follow one another, by their names and sizes.
+pub fn pieces<'a>(
+    sizes: &'a [(String, usize)],
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+    let mut rest = bytes;
+    sizes.iter().map_while(move |(name, size)| {
+        let (piece, more) = rest.split_at_checked(*size)?;
+        rest = more;
+        Some((name.as_str(), piece))
+    })
 }
 
 /// Why there is no answer.
@@ -226,7 +253,7 @@ impl Running {
         let deadline = Instant::now() + LEAVING;
         loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => return ended(status),
+                Ok(Some(status)) => return ending_early(status),
                 Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
                 Ok(None) => {
                     let _ = self.child.kill();
@@ -235,13 +262,6 @@ impl Running {
                 Err(error) => return format!("cannot be waited for: {error}"),
             }
         }
-    }
-}
-
-fn ended(status: ExitStatus) -> String {
-    match status.signal() {
-        Some(signal) => format!("was ended by signal {signal}"),
-        None => format!("ended too early, with status {}", status.code().unwrap_or(-1)),
     }
 }
 

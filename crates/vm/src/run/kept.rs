@@ -12,7 +12,6 @@ use crate::run::options::{Kept, Options, Start};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -32,6 +31,8 @@ const UNFINISHED: &str = "new-";
 const MOST: usize = 8;
 /// How often one is used. Then another is saved, whose kernel has another address.
 const MOST_USES: u64 = 30;
+/// The most bytes that a run may give its guest: it reads them slowly, and would boot as fast.
+const MOST_GIVEN: usize = 2 << 20;
 /// How long one is used.
 const MOST_AGE: Duration = Duration::from_secs(24 * 3600);
 
@@ -88,11 +89,12 @@ impl Keeping {
 /// The initramfs without the files of the run; `None` where the guest can neither be kept nor continue.
 pub(super) fn base(prepared: &Prepared, options: &Options, contents: &Contents<'_>) -> Option<Vec<u8>> {
     let fits = options.kept.is_some()
-        && options.start == Start::Boot
+        && matches!(options.start, Start::Boot)
         && options.qemu_arguments.is_empty()
         && !options.device_elsewhere
+        && initramfs::size_of_run(contents) <= MOST_GIVEN
         && machine::unpacked(prepared, options).is_some();
-    let reader = prepared.reader.as_ref().filter(|_| fits)?;
+    let reader = fits.then(|| prepared.reader().ok()).flatten()?;
     initramfs::waiting(&prepared.guest_tree, contents, &reader.bytes).ok()
 }
 
@@ -141,8 +143,7 @@ pub(super) fn take(file: &Path) -> std::io::Result<()> {
 fn usable(place: &Path) -> Option<Kept> {
     let file = place.join(GUEST);
     let guest = File::open(&file).ok()?;
-    // SAFETY: flock on a descriptor that `guest` keeps open.
-    if unsafe { libc::flock(guest.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } != 0 {
+    if !owned::try_lock(&guest, libc::LOCK_SH) {
         return None;
     }
     let uses = File::options().append(true).open(place.join(USES)).ok()?;
@@ -157,7 +158,7 @@ fn usable(place: &Path) -> Option<Kept> {
     }
     let slide = slide.parse().ok()?;
     // It may have been removed before it was locked.
-    file.exists().then(|| Kept { file, slide, in_use: Arc::new(guest) })
+    file.exists().then(|| Kept { file, slide, _in_use: Arc::new(guest) })
 }
 
 /// How long ago a file was written.
@@ -193,10 +194,7 @@ fn make_room(root: &Path, place: &Path) {
 
 /// Removes a kept guest, unless a run uses it.
 fn remove(place: &Path) {
-    let guest = File::open(place.join(GUEST));
-    // SAFETY: flock on a descriptor that `guest` keeps open.
-    let in_use = guest
-        .is_ok_and(|guest| unsafe { libc::flock(guest.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0);
+    let in_use = File::open(place.join(GUEST)).is_ok_and(|guest| !owned::try_lock(&guest, libc::LOCK_EX));
     if !in_use {
         let _ = fs::remove_dir_all(place);
     }
@@ -207,7 +205,7 @@ fn key(prepared: &Prepared, options: &Options, base: &[u8]) -> Option<String> {
     let mut digest = Sha256::new();
     digest.update(base);
     let disk = prepared.choice.class.has_disk().then(|| Image { path: "disk".into(), bad: None });
-    let files = Files { kernel: Path::new(""), initramfs: Path::new(""), given: None, disk: disk.as_ref() };
+    let files = Files { kernel: Path::new(""), initramfs: Path::new(""), given: &[], disk: disk.as_ref() };
     let channels = Channels { console: 0, progress: 0, qmp: 0, ports: 0 };
     let command = machine::command(prepared, options, files, &[], channels);
     for word in command.get_args() {

@@ -31,7 +31,7 @@ pub(crate) struct Files<'a> {
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
     /// What a guest reads that was saved; an initramfs of a guest that boots otherwise.
-    pub(crate) given: Option<&'a Path>,
+    pub(crate) given: &'a [PathBuf],
     pub(crate) disk: Option<&'a Image>,
 }
 
@@ -60,11 +60,13 @@ pub(crate) fn command(
     match &options.start {
         Start::Boot | Start::Save(_) | Start::Keep(_) => command.arg("-initrd").arg(initramfs),
         Start::Saved(file) | Start::Kept(Kept { file, .. }) => {
-            command.args(["-incoming", &format!("file:{}", file.display())])
+            command.args(["-incoming", &format!("file:{}", file.display())]);
+            // The guest's network devices did not move: nothing is to be announced.
+            command.args(["-global", "migration.announce-rounds=0"])
         }
     };
-    if let Some(given) = given {
-        command.args(["-fw_cfg", &format!("name={GIVEN},file={}", escaped(given))]);
+    for (number, piece) in given.iter().enumerate() {
+        command.args(["-fw_cfg", &format!("name={GIVEN}{number},file={}", escaped(piece))]);
     }
     command.arg("-append").arg(kernel_arguments(options));
     for (id, fd) in [("console", channels.console), ("progress", channels.progress), ("qmp", channels.qmp)] {

@@ -22,6 +22,7 @@ pub use outcome::{Finished, Outcome, Save, Stop, Watch};
 pub use watchdog::Watched;
 pub use words::named;
 
+use crate::ending::ending;
 use crate::error::{Context, Error, Result};
 use crate::exercise::catalog::Class;
 use crate::exercise::disk::{Image, Layout};
@@ -37,7 +38,6 @@ use crate::run::progress::Progress;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -65,6 +65,10 @@ fn server(prepared: &Prepared, options: &Options) -> Result<Option<Arc<Server>>>
 
 /// The name of the kernel in the run folder, where it was moved.
 const MOVED: &str = "vmlinux";
+/// The least size of the files that a guest reads when it continues, in bytes.
+const PIECE: usize = 64 << 10;
+/// The most such files; QEMU has room for 32, with its own.
+const MOST_PIECES: usize = 8;
 /// The name of the disk image in the run folder.
 const DISK: &str = "disk.img";
 
@@ -78,10 +82,7 @@ fn disk_layout(prepared: &Prepared, options: &Options) -> Layout {
 /// ([`Start::Saved`]). The workload's needs or a device of the guest can make it impossible to save.
 pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Watch<'_>) -> Result<()> {
     let mut options = Options { start: Start::Save(file.to_path_buf()), ..options.clone() };
-    let lacks =
-        || Error::BadValue(format!("the kernel has no module {READER}, by which a saved guest goes on"));
-    let reader = prepared.reader.as_ref().ok_or_else(lacks)?;
-    options.files.push((format!("{READER}.ko"), reader.bytes.clone()));
+    options.files.push((format!("{READER}.ko"), prepared.reader()?.bytes));
     options.variables.push(("WAITS".to_owned(), READER.to_owned()));
     match run(prepared, &options, watch)?.outcome {
         Outcome::Stopped { .. } if file.is_file() => Ok(()),
@@ -130,22 +131,16 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         parser: &prepared.parser,
     };
     let mut options = options.clone();
-    let Started { kernel, files, keeping } = start(prepared, &mut options, contents)?;
+    let Started { kernel, initramfs, given, keeping } = start(prepared, &mut options, contents)?;
     let options = &options;
-    let [initramfs, given] = &files;
 
     if let Some(rerun) = &options.rerun {
-        rerun.begin(initramfs, disk)?;
+        rerun.begin(&initramfs, disk)?;
     }
     let mut guest = Guest::start(
         prepared,
         options,
-        Files {
-            kernel: &kernel.path,
-            initramfs,
-            given: given.exists().then_some(given),
-            disk: image.as_ref(),
-        },
+        Files { kernel: &kernel.path, initramfs: &initramfs, given: &given, disk: image.as_ref() },
         server.as_deref(),
     )?;
     let cause = guest.watch(options, server.as_deref(), watch);
@@ -184,7 +179,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         fs::remove_file(disk).context("remove", disk)?;
     }
     let copy = options.folder.join(MOVED);
-    for file in files.iter().chain([&copy]).filter(|file| file.exists()) {
+    for file in [&initramfs, &copy].into_iter().chain(&given).filter(|file| file.exists()) {
         fs::remove_file(file).context("remove", file)?;
     }
     Ok(finished)
@@ -193,15 +188,14 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
 /// What a guest starts from.
 struct Started {
     kernel: KernelFile,
-    /// The initramfs, and what the guest reads later; the second may not be there.
-    files: [PathBuf; 2],
+    initramfs: PathBuf,
+    /// The pieces of what a guest that was saved reads when it continues.
+    given: Vec<PathBuf>,
     keeping: Option<Keeping>,
 }
 
 /// Writes what a guest starts from, and chooses whether it boots or continues from a guest that was kept.
 fn start(prepared: &Prepared, options: &mut Options, contents: Contents<'_>) -> Result<Started> {
-    let files = ["initramfs.cpio", "given.cpio.xz"].map(|name| options.folder.join(name));
-    let write = |file: &PathBuf, bytes: &[u8]| fs::write(file, bytes).context("write", file);
     let mut keeping = None;
     let base = kept::base(prepared, options, &contents);
     if let Some(base) = &base {
@@ -214,34 +208,40 @@ fn start(prepared: &Prepared, options: &mut Options, contents: Contents<'_>) -> 
             Choice::Continue(kept) => options.start = Start::Kept(kept),
         }
     }
-    let tree = &prepared.guest_tree;
-    let archive = match (&options.start, base) {
-        (Start::Saved(_), _) => {
-            write(&files[1], &initramfs::given(&contents)?)?;
-            Vec::new()
-        }
-        (Start::Keep(_) | Start::Kept(_), Some(base)) => {
+    let (archive, later) = match (&options.start, base) {
+        (Start::Saved(_), _) => (None, Some(initramfs::given(&contents)?)),
+        (Start::Keep(_) | Start::Kept(_), base) => {
             // What was saved has an old clock, and would have the same random numbers each time.
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let new = [("NOW", now.as_secs()), ("SEED", direct::random()?)];
+            let new = [("KEPT_NOW", now.as_secs()), ("KEPT_SEED", direct::random()?)];
             let new = new.map(|(name, value)| (name.to_owned(), value.to_string()));
             let variables: Vec<_> = contents.variables.iter().cloned().chain(new).collect();
-            write(&files[1], &initramfs::awaited(&Contents { variables: &variables, ..contents })?)?;
-            base
+            let boots = matches!(options.start, Start::Keep(_));
+            (
+                base.filter(|_| boots),
+                Some(initramfs::awaited(&Contents { variables: &variables, ..contents })?),
+            )
         }
-        _ => initramfs::build(tree, &contents)?,
+        _ => (Some(initramfs::build(&prepared.guest_tree, &contents)?), None),
     };
-    write(&files[0], &archive)?;
-    let kernel = machine::kernel(prepared, options, archive.len() as u64, &options.folder.join(MOVED))?;
-    Ok(Started { kernel, files, keeping })
+    let initramfs = options.folder.join("initramfs.cpio");
+    let size = archive.as_ref().map_or(0, |archive| archive.len() as u64);
+    archive.map_or(Ok(()), |bytes| fs::write(&initramfs, bytes)).context("write", &initramfs)?;
+    let given = later.map_or(Ok(Vec::new()), |bytes| pieces(&options.folder, &bytes))?;
+    let kernel = machine::kernel(prepared, options, size, &options.folder.join(MOVED))?;
+    Ok(Started { kernel, initramfs, given, keeping })
 }
 
-/// How a process ended, in words: `ended by signal 9 (SIGKILL)`.
-pub fn ending(status: ExitStatus) -> String {
-    match status.signal() {
-        Some(_) => format!("ended by {}", status.to_string().replacen(": ", " ", 1)),
-        None => format!("ended with status {}", status.code().unwrap_or(-1)),
-    }
+/// Writes the files for a guest that continues. The kernel's module reads a file in pages, each from the file's first byte
+/// on, a byte at a time (fw_cfg_read_blob, drivers/firmware/qemu_fw_cfg.c). So several short files take less time than one.
+fn pieces(folder: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>> {
+    let size = bytes.len().div_ceil(MOST_PIECES).max(PIECE);
+    let write = |(number, piece): (usize, &[u8])| {
+        let file = folder.join(format!("given.cpio.xz.{number}"));
+        fs::write(&file, piece).context("write", &file)?;
+        Ok(file)
+    };
+    bytes.chunks(size).enumerate().map(write).collect()
 }
 
 /// Why a plugin of ours stopped: QEMU's own message afterwards contains less.
@@ -307,6 +307,7 @@ mod tests {
     use super::*;
     use crate::run::console::Scan;
     use std::path::PathBuf;
+    use std::process::ExitStatus;
     use std::time::Duration;
 
     #[test]

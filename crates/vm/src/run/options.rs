@@ -49,7 +49,7 @@ impl Default for Limits {
 }
 
 /// Where a guest begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum Start {
     /// The guest's kernel boots.
     #[default]
@@ -74,16 +74,8 @@ pub struct Kept {
     /// The distance by which its kernel was moved.
     pub slide: u64,
     /// The file, locked.
-    pub(crate) in_use: Arc<File>,
+    pub(crate) _in_use: Arc<File>,
 }
-
-impl PartialEq for Kept {
-    fn eq(&self, other: &Kept) -> bool {
-        self.file == other.file && Arc::ptr_eq(&self.in_use, &other.in_use)
-    }
-}
-
-impl Eq for Kept {}
 
 /// The options of a run.
 #[derive(Clone, Debug)]

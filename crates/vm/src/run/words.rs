@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(of(&words), Jail::new());
         assert_eq!(
             of(&[
-                "name=opt/guardrail/files",
+                "name=opt/guardrail/files0",
                 "mem-path=/proc/self/fd/0",
                 "e1000,netdev=net0,addr=04.0",
                 "/absent"

@@ -22,14 +22,14 @@ const CONT_TRIES: u32 = 200;
 /// How long QEMU may take to write the guest's memory to a file.
 const DUMP_LIMIT: Duration = Duration::from_secs(60);
 
-/// QEMU runs its CPUs.
-fn resumed(message: &Message) -> Option<()> {
-    matches!(message, Message::Event(event) if event == "RESUME").then_some(())
+/// Accepts the event of this name.
+fn event(name: &str) -> impl Fn(&Message) -> Option<()> {
+    move |message| matches!(message, Message::Event(event) if event == name).then_some(())
 }
 
 /// QEMU has stopped its CPUs.
 pub(super) fn stopped(message: &Message) -> Option<()> {
-    matches!(message, Message::Event(event) if event == "STOP").then_some(())
+    event("STOP")(message)
 }
 
 /// Sends a line to the guest's second serial port, unless QEMU does not read.
@@ -90,7 +90,7 @@ impl Guest {
             // QEMU reports that it has written all a moment before it can go on.
             for _ in 0..CONT_TRIES {
                 let _ = qmp::say("cont", &mut self.qmp);
-                if self.await_message(WAKE, watch, resumed).is_some() {
+                if self.await_message(WAKE, watch, event("RESUME")).is_some() {
                     break;
                 }
             }
