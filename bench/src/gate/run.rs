@@ -238,7 +238,7 @@ pub fn held(run: &Value) -> Held {
     let count = number("held");
     Held {
         count,
-        average: number("held_seconds") * 1e6 / count.max(1.0),
+        average: number("held_seconds") * 1e6 / (count - number("posted")).max(1.0),
         longest: number("longest_microseconds"),
     }
 }

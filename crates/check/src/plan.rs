@@ -136,6 +136,8 @@ pub struct RunPlan {
     pub mode: Mode,
     /// Where device accesses are held.
     pub gate: GateKind,
+    /// True where a vCPU goes on after a write to the device's memory, which arrives when it has been checked.
+    pub posts: bool,
     /// The longest time that a device access is held; then the device is cut off. Whole seconds.
     pub hold_limit: Duration,
     /// Which kinds of findings cut the device off; absent for `guardrail.toml` of the current folder, if there is one.
@@ -196,6 +198,7 @@ impl RunPlan {
             observe: Observe::default(),
             mode: Mode::default(),
             gate: GateKind::default(),
+            posts: true,
             hold_limit: Duration::from_secs(60),
             policy: None,
             schedule: Schedule::Interrupt,
@@ -257,9 +260,16 @@ impl RunPlan {
         if self.time_limit != usual.time_limit {
             option("--timeout", &self.time_limit.as_secs().to_string());
         }
-        let flags = [("--no-kaslr", !self.kaslr), ("--iommu", self.iommu)];
+        let flags =
+            [("--no-kaslr", !self.kaslr), ("--no-posted-writes", !self.posts), ("--iommu", self.iommu)];
         words.extend(flags.iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
         words
+    }
+
+    /// Whether a vCPU goes on after a write to the device's memory. A snapshot is of the moment of a finding: for that,
+    /// nothing may run on.
+    pub fn posts(&self) -> bool {
+        self.posts && self.snapshots.is_none()
     }
 
     /// Refuses options that exclude each other, before any file is read.

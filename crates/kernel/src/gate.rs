@@ -22,6 +22,27 @@ const CONFIG_SPACE: [(&str, bool); 6] = [
 /// Functions that give addresses for devices another meaning (mm/vmalloc.c, arch/x86/mm/ioremap.c).
 const REMAPS: [&str; 5] =
     ["ioremap_page_range", "vmap_page_range", "iounmap", "vunmap_range", "vunmap_range_noflush"];
+/// Functions at whose entry a driver's writes must have arrived. Some wait for a time, for which a device may need a write
+/// (arch/x86/lib/delay.c, kernel/time). Others run when the handlers of an interrupt have returned (kernel/irq). If the
+/// device has not taken its interrupt back then, the kernel takes it again.
+const ARRIVALS: [&str; 16] = [
+    "__udelay",
+    "__ndelay",
+    "__const_udelay",
+    "__delay",
+    "msleep",
+    "msleep_interruptible",
+    "usleep_range",
+    "usleep_range_state",
+    "schedule_timeout",
+    "schedule_hrtimeout_range",
+    "schedule_hrtimeout_range_clock",
+    "add_interrupt_randomness",
+    "note_interrupt",
+    "free_irq",
+    "synchronize_irq",
+    "del_timer_sync",
+];
 /// Most bytes of a function of interest.
 const MAX_SIZE: u64 = 0x4000;
 
@@ -45,6 +66,8 @@ pub fn gate(image: &KernelImage, ram: &[(u64, u64)], limit_millis: u64) -> Gate 
     Gate {
         limit_millis,
         strict: false,
+        posts: false,
+        arrivals: ARRIVALS.iter().filter_map(entry).collect(),
         ram: ram.to_vec(),
         accessors,
         config_space: CONFIG_SPACE

@@ -191,6 +191,8 @@ unsafe extern "C" {
     pub fn qemu_plugin_read_register(handle: *mut Register, buf: *mut GByteArray) -> bool;
     pub fn qemu_plugin_read_memory_vaddr(addr: u64, data: *mut GByteArray, len: usize) -> bool;
     pub fn qemu_plugin_read_memory_hwaddr(addr: u64, data: *mut GByteArray, len: usize) -> c_int;
+    /// Writes through the vCPU's address space, devices included. Takes QEMU's big lock where it is not held.
+    pub fn qemu_plugin_write_memory_hwaddr(addr: u64, data: *mut GByteArray) -> c_int;
     pub fn qemu_plugin_translate_vaddr(vaddr: u64, hwaddr: *mut u64) -> bool;
 
     pub fn qemu_plugin_write_register(handle: *mut Register, buf: *mut GByteArray) -> bool;

@@ -111,11 +111,13 @@ pub struct Gate {
     pub kind: String,
     /// Accesses that were held until they were checked, and then ran.
     pub held: u64,
+    /// Writes among them for which their vCPU did not wait.
+    pub posted: u64,
     /// Accesses that a closed gate kept from the device.
     pub dropped: u64,
     /// Accesses that reached the device without being held. With any value but 0 the run has failed.
     pub ungated: u64,
-    /// Total time for which accesses were held, in seconds.
+    /// Total time for which vCPUs waited with accesses, in seconds.
     pub held_seconds: f64,
     /// The longest hold of one access, in microseconds.
     pub longest_microseconds: f64,

@@ -68,6 +68,10 @@ pub struct Gate {
     pub limit_millis: u64,
     /// True where an access that reached a device without being held closes the gate.
     pub strict: bool,
+    /// True where a vCPU goes on after a write to a device's memory, which arrives when it has been checked.
+    pub posts: bool,
+    /// Link-time addresses of functions at whose entry the writes so far must have arrived.
+    pub arrivals: Vec<u64>,
     /// Physical address ranges (start, end) of the guest's RAM. Everything else is devices.
     pub ram: Vec<(u64, u64)>,
     /// Link-time ranges (start, end) of kernel functions that access devices for their drivers.

@@ -27,7 +27,7 @@ pub fn report(kind: GateKind, log: &Log, outside: Option<&State>, took: Option<D
         return None;
     }
     let stats = log.gate_stats();
-    let GateStats { memory, port, config } = stats;
+    let GateStats { memory, port, config, posted } = stats;
     let space = |counts: SpaceCounts| GateSpace {
         held: counts.held,
         dropped: counts.dropped,
@@ -41,6 +41,7 @@ pub fn report(kind: GateKind, log: &Log, outside: Option<&State>, took: Option<D
     Some(Gate {
         kind: kind.word().to_owned(),
         held: stats.held(),
+        posted,
         dropped: stats.dropped(),
         ungated: stats.ungated() + unknown,
         held_seconds: nanos as f64 / 1e9,

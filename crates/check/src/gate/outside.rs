@@ -80,7 +80,7 @@ impl Outside {
             folder: options.folder.clone(),
             memory_mib: options.memory_mib,
             hold_limit: plan.hold_limit,
-            post_writes: false,
+            post_writes: plan.posts(),
             id: run::device_id(prepared).to_owned(),
             reach: Jail::new().writes(log),
             device: device.program(&prepared.qemu.command()),

@@ -156,7 +156,9 @@ impl<'a> Ready<'a> {
     }
 
     fn holding(&self, options: &Options) -> Holding {
-        let device = |strict| DeviceHolding { memory: options.memory(), limit: self.plan.hold_limit, strict };
+        let posts = self.plan.posts();
+        let limit = self.plan.hold_limit;
+        let device = |strict| DeviceHolding { memory: options.memory(), limit, strict, posts };
         let held = self.plan.held.as_ref().map(|held| held.holds.clone());
         let holds = held.unwrap_or_else(|| tracer::samples(self.plan));
         Holding { holds, gate: self.strict().map(device) }

@@ -39,6 +39,8 @@ pub struct DeviceHolding {
     pub limit: Duration,
     /// True where an access that bypassed the gate closes it.
     pub strict: bool,
+    /// True where vCPUs do not wait with writes to memory.
+    pub posts: bool,
 }
 
 /// Writes the tracer's configuration, with the file that it names beside the log, and returns the names of the hooks by number.
@@ -58,7 +60,13 @@ pub fn write_config(
         (None, _) => None,
         (Some(own), Some(found)) => {
             let limit_millis = own.limit.as_millis() as u64;
-            Some(config::Gate { strict: own.strict, limit_millis, ram: own.memory, ..found })
+            Some(config::Gate {
+                strict: own.strict,
+                posts: own.posts,
+                limit_millis,
+                ram: own.memory,
+                ..found
+            })
         }
         (Some(_), None) => return Err(HostError::Run("the kernel's gate was not configured".into())),
     };

@@ -2,7 +2,7 @@
 
 use crate::reach::Reach;
 use crate::view::names::Names;
-use guardrail_trace::event::{Access, EnterFlags, Global, Head, Kind, StackFrame, level};
+use guardrail_trace::event::{Access, Cut, EnterFlags, Global, Head, Kind, StackFrame, level};
 use guardrail_trace::file::TraceMeta;
 use guardrail_trace::meet::{Meet, MeetOutcome, MeetSide};
 use std::collections::HashMap;
@@ -136,7 +136,8 @@ impl Wording {
                 Words::new(format!("of {}: {}", self.names.hook(head.large), list(words, 0, words.len())))
             }
             Kind::Meet => Words::new(Meet::decode(head, operands).map_or(String::new(), |m| self.meet(&m))),
-            Kind::End | Kind::Cut => Words::new(String::new()),
+            Kind::Cut => Words::new(cut(head)),
+            Kind::End => Words::new(String::new()),
             Kind::Rep => Words::new(format!("count {}, from {:#x}, to {:#x}", word(0), word(1), word(2))),
         }
     }
@@ -189,6 +190,15 @@ pub struct Words {
 impl Words {
     fn new(text: String) -> Words {
         Words { text, function: None }
+    }
+}
+
+/// The end of a block before its last instruction, in words.
+fn cut(head: Head) -> String {
+    match head.small {
+        Cut::AGAIN_ACCESS => "the access waits, and comes again".to_owned(),
+        Cut::AGAIN_PORT => "the access to a port waits, and comes again".to_owned(),
+        _ => format!("after instruction {}", head.large.wrapping_sub(1)),
     }
 }
 

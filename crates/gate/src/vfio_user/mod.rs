@@ -46,9 +46,9 @@ pub struct Options {
     pub memory_mib: u32,
     /// The longest time that an access may be held; then the gate closes.
     pub hold_limit: Duration,
-    /// True where writes to the device's memory and ports are answered at once, and wait for the policy while
-    /// the guest runs on. They reach the device in order, and a read waits for all writes before it. Real
-    /// buses do the same. If false, the guest waits for the policy at each write, and so does its QEMU, which
+    /// True where the driver VM's QEMU goes on after a write to the device's memory, and writes to memory and ports
+    /// that are held are answered at once. They reach the device in order, and a read waits for all writes before it.
+    /// Real buses do the same. If false, the guest waits for the policy at each write, and so does its QEMU, which
     /// then delivers no interrupts.
     pub post_writes: bool,
     /// The id of the device in the driver VM's QEMU, for the notice that it was unplugged.
@@ -251,7 +251,7 @@ fn qemu_arguments(options: &Options, memory: &str, socket: &Path) -> Vec<String>
         "driver": "vfio-user-pci",
         "id": options.id,
         "socket": { "type": "unix", "path": socket.display().to_string() },
-        "x-no-posted-writes": true,
+        "x-no-posted-writes": !options.post_writes,
         "x-msg-timeout": limit,
     });
     let size = options.memory_mib;

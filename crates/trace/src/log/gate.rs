@@ -108,6 +108,8 @@ pub struct GateStats {
     pub port: SpaceCounts,
     /// Accesses to PCI configuration space.
     pub config: SpaceCounts,
+    /// Writes to memory among those held for which their vCPU did not wait.
+    pub posted: u64,
 }
 
 impl GateStats {
@@ -209,6 +211,17 @@ impl Log {
         counts.longest_nanos.fetch_max(nanos, Relaxed);
     }
 
+    /// Adds to the time for which vCPUs waited.
+    pub fn count_waited(&self, nanos: u64) {
+        self.map.gate_counts(Space::Memory).wait_nanos.fetch_add(nanos, Relaxed);
+    }
+
+    /// Counts a write that was held, and then arrived, while its vCPU went on.
+    pub fn count_posted(&self) {
+        self.map.header().gate.posted.fetch_add(1, Relaxed);
+        self.map.gate_counts(Space::Memory).held.fetch_add(1, Relaxed);
+    }
+
     /// Counts `count` accesses that a closed gate kept from the device.
     pub fn count_dropped(&self, space: Space, count: u64) {
         self.map.gate_counts(space).dropped.fetch_add(count, Relaxed);
@@ -231,7 +244,8 @@ impl Log {
                 longest_nanos: counts.longest_nanos.load(Relaxed),
             }
         };
-        GateStats { memory: of(Space::Memory), port: of(Space::Port), config: of(Space::Config) }
+        let posted = self.map.header().gate.posted.load(Relaxed);
+        GateStats { memory: of(Space::Memory), port: of(Space::Port), config: of(Space::Config), posted }
     }
 }
 

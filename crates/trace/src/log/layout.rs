@@ -89,6 +89,8 @@ pub(super) struct GateWords {
     /// 0 while the gate is open, else the code of the reason for closing it.
     pub(super) closed: Line<AtomicU32>,
     pub(super) counts: [Line<GateCountWords>; SPACES],
+    /// Accesses for which their vCPU did not wait.
+    pub(super) posted: AtomicU64,
     /// When the first gated device was bound, in microseconds since the epoch; 0 before that.
     pub(super) since: AtomicU64,
     /// Gated devices: 0 for an unused slot, else 1 << 16 plus its [`PciAddress::id`](crate::pci::PciAddress::id).

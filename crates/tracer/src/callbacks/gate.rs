@@ -8,8 +8,10 @@
 
 mod bound;
 mod closed;
+mod posted;
 
 pub use bound::{on_child_probe, on_probe, on_remap};
+pub use posted::{Arrival, on_arrival, on_left};
 
 use crate::code::gate_sites::{GateAccess, GateSite};
 use crate::state::{Gate, RCX, RDI, RDX, RSI, Tracer, Vcpu, tracer};
@@ -59,6 +61,7 @@ extern "C" fn at_site(index: c_uint, site: *mut c_void, env: *mut u64) {
     };
     let (Some(vcpu), Some(gate)) = (vcpu, &tracer.gate) else { return };
     if let Some(held) = access(tracer, gate, vcpu, site) {
+        posted::post(tracer, gate, vcpu, site, held.word);
         hold(tracer, vcpu, site, &held);
     }
 }
@@ -163,6 +166,10 @@ fn wait(
         };
         match admission {
             Admission::Pass => {
+                // They were logged before, so they are checked too.
+                if let Some(posted) = &held.gate.posted {
+                    posted.deliver(tracer.log());
+                }
                 let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 tracer.log().count_held(held.space, held.count, nanos);
                 return HeldOutcome::Pass;

@@ -22,6 +22,8 @@ pub enum Entry {
     ChildProbe,
     /// Device addresses get another meaning.
     Remap,
+    /// All writes to devices must have arrived.
+    Arrival,
 }
 
 /// Collects all addresses in the configuration.
@@ -36,6 +38,9 @@ pub fn kernel_entries(config: &TracerConfig) -> Entries<Entry> {
         entries.extend(accessors.map(|(number, known)| (known.address, Entry::Config(number))));
         entries.extend(gate.probe.iter().map(|probe| (probe.address, Entry::Probe)));
         entries.extend(gate.child_probe.iter().map(|probe| (probe.address, Entry::ChildProbe)));
+        let arrivals = gate.arrivals.iter().chain([&config.modules.unload, &config.modules.free]);
+        let arrivals = arrivals.filter(|_| gate.posts);
+        entries.extend(arrivals.map(|&address| (address, Entry::Arrival)));
         entries.extend(gate.remaps.iter().map(|&address| (address, Entry::Remap)));
     }
     let hooks = (0u32..).zip(&config.hooks);

@@ -1,5 +1,6 @@
 //! The gate's state: which accesses are held, and where device addresses lead.
 
+use super::posted::Posted;
 use guardrail_plugin::ranges::RangeSet;
 use guardrail_trace::config::Gate as Config;
 use std::sync::atomic::AtomicU64;
@@ -21,22 +22,25 @@ pub struct Gate {
     pub ports: RangeSet,
     /// Code of modules that are not watched, because it may access devices for a watched one.
     pub libraries: RangeSet,
+    /// The writes that vCPUs did not wait for; `None` where they wait with all accesses.
+    pub posted: Option<Posted>,
     /// Changes when device addresses get another meaning.
     epoch: AtomicU64,
 }
 
 impl Gate {
     /// Makes a gate for a guest in which no driver is bound yet.
-    pub fn new(config: Config) -> Gate {
+    pub fn new(config: Config, posted: Option<Posted>) -> Gate {
         let mut accessors = config.accessors.clone();
         accessors.sort_unstable();
         Gate {
             accessors,
-            config,
             memory: RangeSet::new(),
             ports: RangeSet::new(),
             libraries: RangeSet::new(),
+            posted,
             epoch: AtomicU64::new(1),
+            config,
         }
     }
 
@@ -110,11 +114,14 @@ mod tests {
     use super::*;
 
     fn gate() -> Gate {
-        Gate::new(Config {
-            ram: vec![(0, 0xa0000), (0x10_0000, 0x2000_0000)],
-            accessors: vec![(0x300, 0x310), (0x100, 0x180), (0x140, 0x150)],
-            ..Config::default()
-        })
+        Gate::new(
+            Config {
+                ram: vec![(0, 0xa0000), (0x10_0000, 0x2000_0000)],
+                accessors: vec![(0x300, 0x310), (0x100, 0x180), (0x140, 0x150)],
+                ..Config::default()
+            },
+            None,
+        )
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod block;
 mod control;
 mod gate;
 mod holds;
+mod posted;
 mod stacks;
 mod tracer;
 mod vcpu;
@@ -17,6 +18,7 @@ pub use block::{Block, HoldSite, Leave, MemFlags, MemSite, Port, Resumes};
 pub use control::LoadedModule;
 pub use gate::Gate;
 pub use holds::{Arrival, Thread, Verdict};
+pub use posted::{Arrived, Posted, Write};
 pub use tracer::{Tracer, entered, entered_with, global, install, tracer};
 pub use vcpu::{
     ARGS, CR2, GS_BASE, INTERRUPT_FLAG, PerCpuAddresses, RAX, RBP, RCX, RDI, RDX, RFLAGS, RSI, RSP, Vcpu,

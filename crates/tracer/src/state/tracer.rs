@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::gate::Gate;
 use super::holds::Holds;
+use super::posted::Posted;
 use super::stacks::Stacks;
 use super::vcpu::{GS_BASE, Vcpu};
 use crate::code::Addresses;
@@ -145,6 +146,9 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
     let vcpus = (0..log.vcpus())
         .map(|ring| Ok(VcpuCell::new(Vcpu::new(writer(ring)?))))
         .collect::<Result<Box<[_]>, String>>()?;
+    let holds = Holds::new(&config.holds);
+    // An access that is held for a race has to run as it is.
+    let posts = config.gate.as_ref().is_some_and(|gate| gate.posts) && !holds.wanted();
     let tracer = Tracer {
         entries: kernel_entries(&config),
         module_hooks: RwLock::default(),
@@ -158,8 +162,8 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         sites: RwLock::default(),
         stacks: Stacks::new(&config)?,
         hooked: Hooked::default(),
-        holds: Holds::new(&config.holds),
-        gate: config.gate.clone().map(Gate::new),
+        holds,
+        gate: config.gate.clone().map(|gate| Gate::new(gate, posts.then(Posted::new))),
         slide_known: AtomicBool::new(false),
         slide: AtomicU64::new(0),
         indirect_thunks: config.indirect_thunks.iter().copied().collect(),
