@@ -99,17 +99,7 @@ fn measure(runs: u32, kernel: &str, download: u32) -> Result<(), String> {
 
 fn check(driver: &str, kernel: &str, setup: &Setup, more: &[&str]) -> Result<Value, String> {
     let output = process::guardrail()?
-        .args([
-            "check",
-            driver,
-            "--fresh-boot",
-            "--kernel",
-            kernel,
-            "--observe",
-            setup.observe,
-            "--tool",
-            setup.tool,
-        ])
+        .args(["check", driver, "--kernel", kernel, "--observe", setup.observe, "--tool", setup.tool])
         // `bench/run gate` measures what the gate costs.
         .args(["--smp", "1", "--format", "json", "--gate", "off"])
         .args(more)

@@ -38,12 +38,15 @@ const SAMPLED: usize = 1;
 /// Drivers whose accesses are counted each time: one of each bus.
 const COUNTED_ALWAYS: [&str; 2] = ["e1000", "virtio_net"];
 
+/// The option by which a vCPU goes on after a write.
+const POSTED: &str = "--posted-writes";
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = Vec::new();
     for (driver, regions) in COUNTED {
         let trial =
-            Trial::test(format!("every access of {driver} is held"), move || all_held(driver, regions));
+            Trial::test(format!("every access of {driver} is held"), move || all_held(driver, regions, &[]));
         trials.push(trial.with_ignored_flag(!COUNTED_ALWAYS.contains(&driver)));
     }
     for (gate, drivers) in [("vmm", &ONLY_HERE[..]), ("vfio-user", &BEHIND)] {
@@ -54,7 +57,12 @@ fn main() {
     }
     let mut add =
         |name: &str, test: fn() -> Result<(), Failed>| trials.push(Trial::test(name.to_owned(), test));
-    add("a finding is contained", contained);
+    add("posted writes are held, and arrive in order", || {
+        let (driver, regions) = COUNTED[0];
+        all_held(driver, regions, &[POSTED])
+    });
+    add("a finding is contained", || contained(&[]));
+    add("a finding is contained where writes are posted", || contained(&[POSTED]));
     add("containment without an access to hold fails", nothing_held);
     add("the twin of a contained driver runs", twin_runs);
     add("a policy lets a kind of finding pass", policy_warns);
@@ -66,7 +74,8 @@ fn main() {
         lost(&[], "internal-analysis", libc::SIGSTOP, "held for the longest time that is allowed")
     });
     add("what reaches the gate outside was held before", held_outside);
-    add("a finding is contained outside", contained_outside);
+    add("a finding is contained outside", || contained_outside(&[]));
+    add("a finding is contained outside where writes are posted", || contained_outside(&[POSTED]));
     add("a gate outside that dies ends the run", || {
         let why = "the gate's process was ended by signal 9";
         lost(&["--gate", "vfio-user"], "internal-gate", libc::SIGKILL, why)
@@ -106,7 +115,7 @@ fn works(driver: &str, gate: &str) -> Result<(), Failed> {
 }
 
 /// QEMU's own counts of what reached the device agree with the gate's, in each address space.
-fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
+fn all_held(driver: &str, regions: &[&str], more: &[&str]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (log, trace) = (folder.path().join("qemu.log"), folder.path().join("run.trace"));
     let (log, trace) = (log.to_str().ok_or("a plain path")?, trace.to_str().ok_or("a plain path")?);
@@ -118,7 +127,7 @@ fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
     words.extend(["-global", "virtio-pci.ioeventfd=off"].map(str::to_owned));
     let words: Vec<String> = words.iter().map(|word| format!("--qemu={word}")).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let result = check(&[&[driver, "--tool", "quiet", "--record", trace][..], &words].concat());
+    let result = check(&[&[driver, "--tool", "quiet", "--record", trace][..], &words, more].concat());
     let report = result.report()?;
     let (run, gate) = (&report["run"], &report["run"]["gate"]);
     if result.status != 0 || run["outcome"] != "completed" || gate["ungated"] != 0 || gate["dropped"] != 0 {
@@ -136,11 +145,11 @@ fn all_held(driver: &str, regions: &[&str]) -> Result<(), Failed> {
         )
         .into());
     }
-    if let [region, ..] = regions
-        && driver == "e1000"
-    {
+    if let ("e1000", [region, ..]) = (driver, regions) {
         in_order(Path::new(log), since, region, trace)?;
     }
+    let posts = gate["posted"].as_u64() > Some(0);
+    ensure(posts != more.is_empty(), || format!("{gate:#}"))?;
     keeps_the_rules(trace)
 }
 
@@ -235,11 +244,12 @@ fn nothing_held() -> Result<(), Failed> {
 }
 
 /// The first finding cuts the device off before the access that would have reached it.
-fn contained() -> Result<(), Failed> {
+fn contained(more: &[&str]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("hook");
     let hook = format!("echo $GUARDRAIL_KIND $GUARDRAIL_ACTION > {}", output.display());
-    let result = check(&["zoo/uninit-mmio", "--mode", "stringent", "--on-finding", &hook]);
+    let words = ["zoo/uninit-mmio", "--mode", "stringent", "--on-finding", &hook];
+    let result = check(&[&words[..], more].concat());
     let report = result.report()?;
     let finding = findings(report).next().ok_or("no finding")?;
     let gate = &report["run"]["gate"];
@@ -329,8 +339,9 @@ fn held_outside() -> Result<(), Failed> {
 }
 
 /// The device is cut off from outside, and stays so.
-fn contained_outside() -> Result<(), Failed> {
-    let result = check(&["zoo/uninit-mmio", "--mode", "stringent", "--gate", "vfio-user"]);
+fn contained_outside(more: &[&str]) -> Result<(), Failed> {
+    let words = ["zoo/uninit-mmio", "--mode", "stringent", "--gate", "vfio-user"];
+    let result = check(&[&words[..], more].concat());
     let report = result.report()?;
     let gate = &report["run"]["gate"];
     // A write that was on its way when the gate closed is dropped.

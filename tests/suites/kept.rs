@@ -25,7 +25,8 @@ fn main() {
             })
         }),
         Trial::test("a kept guest that is damaged is not used", damaged),
-        Trial::test("a run that shall boot neither keeps a guest nor uses one", fresh),
+        Trial::test("a variable of the workload has the value that was set", variable),
+        Trial::test("a usual run neither keeps a guest nor uses one", fresh),
     ];
     // Each run is looked at for where its guest began, in a cache of its own.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
@@ -79,7 +80,7 @@ fn same(driver: &str, seen: impl Fn(&Value) -> String) -> Result<(), Failed> {
     let scratch = Scratch::new()?;
     let mut first = None;
     for number in 0..4 {
-        let ran = scratch.check(&[driver])?;
+        let ran = scratch.check(&[driver, "--kept-boot"])?;
         ensure(ran.said.contains(SAVED) == (number == 1), || format!("run {number} said:\n{}", ran.said))?;
         ensure(scratch.kept().len() == usize::from(number > 0), || {
             format!("{:?} after run {number}", scratch.kept())
@@ -97,7 +98,7 @@ fn same(driver: &str, seen: impl Fn(&Value) -> String) -> Result<(), Failed> {
 fn damaged() -> Result<(), Failed> {
     let scratch = Scratch::new()?;
     for _ in 0..2 {
-        scratch.check(&["zoo/leak"])?;
+        scratch.check(&["zoo/leak", "--kept-boot"])?;
     }
     let [guest] = scratch.kept().try_into().map_err(|kept| format!("{kept:?} are kept"))?;
     let beside =
@@ -108,15 +109,30 @@ fn damaged() -> Result<(), Failed> {
     ensure(beside == ["guest", "slide", "uses"], || format!("{beside:?}"))?;
     let bytes = fs::read(&guest)?;
     fs::write(&guest, &bytes[..bytes.len() / 2])?;
-    let ran = scratch.check(&["zoo/leak"])?;
+    let ran = scratch.check(&["zoo/leak", "--kept-boot"])?;
     ensure(ran.status == Some(1) && ran.said.contains(SAVED), || ran.said.clone())?;
     ensure(fs::metadata(&guest)?.len() > bytes.len() as u64 / 2, || "it was not replaced".to_owned())
+}
+
+/// What a continuing guest gets besides has names that no workload uses.
+fn variable() -> Result<(), Failed> {
+    let scratch = Scratch::new()?;
+    let script = scratch.folder.path().join("workload.sh");
+    fs::write(&script, "step \"seed-$SEED-$NOW\" true\n")?;
+    let script = script.to_str().ok_or("a plain path")?;
+    for _ in 0..3 {
+        let words = ["--workload", script, "--set", "SEED=7", "--set", "NOW=8", "--kept-boot"];
+        let ran = scratch.check(&[&["zoo/leak_ok"][..], &words].concat())?;
+        let steps = ran.report["run"]["steps"].to_string();
+        ensure(steps.contains("\"seed-7-8\""), || format!("{steps}\n{}", ran.said))?;
+    }
+    Ok(())
 }
 
 fn fresh() -> Result<(), Failed> {
     let scratch = Scratch::new()?;
     for _ in 0..3 {
-        let ran = scratch.check(&["zoo/leak", "--fresh-boot"])?;
+        let ran = scratch.check(&["zoo/leak"])?;
         ensure(ran.status == Some(1) && !ran.said.contains(SAVED), || ran.said.clone())?;
     }
     ensure(!scratch.folder.path().join(KEPT).exists(), || "a folder was made".to_owned())

@@ -39,11 +39,16 @@ const USUAL: [Setup; 5] = [
 ];
 
 /// What is measured only on request. These are the tracer, whose log nobody reads, and all three checkers
-/// without a gate, with writes that wait, or with each way to wait for the log.
-const OTHERS: [Setup; 6] = [
+/// without a gate, with posted writes, or with each way to wait for the log.
+const OTHERS: [Setup; 7] = [
     Setup { more: &["--observe", "trace"], ..Setup::checked("tracer", "tracer alone", None) },
     Setup { gate: Some("off"), ..Setup::checked("ungated", "three, no gate", THREE) },
-    Setup { more: &["--no-posted-writes"], ..Setup::checked("waiting", "three, writes wait", THREE) },
+    Setup { more: &["--posted-writes"], ..Setup::checked("posted", "three, posted", THREE) },
+    Setup {
+        more: &["--posted-writes"],
+        gate: Some("vfio-user"),
+        ..Setup::checked("vfio-user-posted", "vfio-user, posted", THREE)
+    },
     Setup { more: &["--schedule", "polling"], ..Setup::checked("polling", "three, polling", THREE) },
     Setup { more: &["--schedule", "yielding"], ..Setup::checked("yielding", "three, yielding", THREE) },
     Setup { more: &["--schedule", "interrupt"], ..Setup::checked("interrupt", "three, interrupt", THREE) },

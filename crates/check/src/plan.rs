@@ -198,7 +198,7 @@ impl RunPlan {
             observe: Observe::default(),
             mode: Mode::default(),
             gate: GateKind::default(),
-            posts: true,
+            posts: false,
             hold_limit: Duration::from_secs(60),
             policy: None,
             schedule: Schedule::Interrupt,
@@ -260,8 +260,12 @@ impl RunPlan {
         if self.time_limit != usual.time_limit {
             option("--timeout", &self.time_limit.as_secs().to_string());
         }
-        let flags =
-            [("--no-kaslr", !self.kaslr), ("--no-posted-writes", !self.posts), ("--iommu", self.iommu)];
+        let flags = [
+            ("--no-kaslr", !self.kaslr),
+            ("--posted-writes", self.posts),
+            ("--kept-boot", self.kept_boot),
+            ("--iommu", self.iommu),
+        ];
         words.extend(flags.iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
         words
     }

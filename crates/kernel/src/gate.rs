@@ -25,7 +25,7 @@ const REMAPS: [&str; 5] =
 /// Functions at whose entry a driver's writes must have arrived. Some wait for a time, for which a device may need a write
 /// (arch/x86/lib/delay.c, kernel/time). Others run when the handlers of an interrupt have returned (kernel/irq). If the
 /// device has not taken its interrupt back then, the kernel takes it again.
-const ARRIVALS: [&str; 16] = [
+const ARRIVALS: [&str; 18] = [
     "__udelay",
     "__ndelay",
     "__const_udelay",
@@ -39,9 +39,11 @@ const ARRIVALS: [&str; 16] = [
     "schedule_hrtimeout_range_clock",
     "add_interrupt_randomness",
     "note_interrupt",
+    "irq_finalize_oneshot",
+    "unmask_threaded_irq",
+    "enable_irq",
     "free_irq",
     "synchronize_irq",
-    "del_timer_sync",
 ];
 /// Most bytes of a function of interest.
 const MAX_SIZE: u64 = 0x4000;

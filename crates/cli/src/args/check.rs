@@ -47,9 +47,9 @@ pub struct CheckArgs {
     /// Longest time that a device access is held; then the device is cut off
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub gate_timeout: u64,
-    /// Have a vCPU wait with writes to the device's memory too, which else arrive later, when they have been checked
+    /// Have a vCPU go on after a write to the device's memory, which arrives when it has been checked
     #[arg(long)]
-    pub no_posted_writes: bool,
+    pub posted_writes: bool,
     /// Which kinds of findings cut the device off and which are only reported, instead of ./guardrail.toml
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
@@ -71,9 +71,9 @@ pub struct CheckArgs {
     /// Boot the kernel at its link-time address
     #[arg(long)]
     pub no_kaslr: bool,
-    /// Boot the guest, also where one that has booted is kept, and keep none
+    /// Continue from a guest that has booted and was kept, or keep this one for later runs
     #[arg(long)]
-    pub fresh_boot: bool,
+    pub kept_boot: bool,
     /// Give the guest an IOMMU, so that devices see memory at other addresses
     #[arg(long)]
     pub iommu: bool,
@@ -154,7 +154,7 @@ impl CheckArgs {
             observe: self.observe,
             mode: self.mode,
             gate: self.gate,
-            posts: !self.no_posted_writes,
+            posts: self.posted_writes,
             hold_limit: Duration::from_secs(self.gate_timeout),
             policy: self.policy.clone(),
             schedule: self.schedule,
@@ -163,7 +163,7 @@ impl CheckArgs {
             cpus: self.smp,
             threads: self.thread,
             kaslr: !self.no_kaslr,
-            kept_boot: !self.fresh_boot,
+            kept_boot: self.kept_boot,
             iommu: self.iommu,
             kernel_arguments: self.append.clone(),
             min_coverage: self.min_coverage,
