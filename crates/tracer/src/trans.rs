@@ -20,7 +20,7 @@ pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
     // SAFETY: the block of this callback.
     let view = unsafe { View::new(tb) };
     let start = view.address();
-    if tracer.gate.as_ref().is_some_and(|gate| gate.posted.is_some()) && goes_back(&view) {
+    if tracer.posts() && goes_back(&view) {
         view.call(gate::on_left, CB_NO_REGS, 0);
     }
     let Some(slide) = tracer.slide() else {
@@ -94,7 +94,7 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
             Entry::ModuleUnload => insn.call(modules::on_unload, CB_R_REGS, 0),
         }
     }
-    if tracer.gate.as_ref().is_some_and(|gate| gate.posted.is_some()) && is_idle(&last.bytes()) {
+    if tracer.posts() && is_idle(&last.bytes()) {
         let flags = code::flags(&code::decode(start, &view.all_bytes()), view.len() - 1);
         last.call(gate::on_arrival, CB_RW_REGS_PC, arrival(end, flags));
     }

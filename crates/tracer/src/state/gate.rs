@@ -35,12 +35,12 @@ impl Gate {
         accessors.sort_unstable();
         Gate {
             accessors,
+            config,
             memory: RangeSet::new(),
             ports: RangeSet::new(),
             libraries: RangeSet::new(),
             posted,
             epoch: AtomicU64::new(1),
-            config,
         }
     }
 

@@ -69,10 +69,15 @@ pub fn awaited(contents: &Contents<'_>) -> Result<Vec<u8>> {
 
 /// About how many bytes the files of a run have, before they are compressed.
 pub fn size_of_run(contents: &Contents<'_>) -> usize {
-    let Contents { plan, also, more, files, .. } = contents;
-    let plans = std::iter::once(*plan).chain(more.iter().map(|companion| &companion.plan));
-    let modules = plans.flat_map(|plan| plan.before.iter().chain([&plan.driver])).chain(*also);
-    modules.map(|module| module.bytes.len()).chain(files.iter().map(|(_, bytes)| bytes.len())).sum()
+    let files = contents.files.iter().map(|(_, bytes)| bytes.len());
+    modules(contents).map(|module| module.bytes.len()).chain(files).sum()
+}
+
+/// All modules that a run loads.
+fn modules<'a>(contents: &Contents<'a>) -> impl Iterator<Item = &'a ModuleFile> {
+    let Contents { plan, also, more, .. } = *contents;
+    let plans = std::iter::once(plan).chain(more.iter().map(|companion| &companion.plan));
+    plans.flat_map(|plan| plan.before.iter().chain([&plan.driver])).chain(also)
 }
 
 /// What a guest has before it has the files of its run.
@@ -184,11 +189,9 @@ fn compressed(archive: &[u8]) -> Result<Vec<u8>> {
 
 /// Adds what admits the guarded modules of a guest. A file that is no module to admit has a name without `.ko`.
 fn admit(archive: &mut Archive, contents: &Contents<'_>) -> Result<()> {
-    let Contents { plan, also, more, files, parser, .. } = contents;
-    let plans = std::iter::once(*plan).chain(more.iter().map(|companion| &companion.plan));
-    let planned = plans.flat_map(|plan| plan.before.iter().chain([&plan.driver])).chain(*also);
+    let Contents { files, parser, .. } = contents;
     let further = files.iter().filter(|(name, _)| name.ends_with(".ko")).map(|(_, bytes)| bytes.as_slice());
-    let modules = planned.map(|module| module.bytes.as_slice()).chain(further);
+    let modules = modules(contents).map(|module| module.bytes.as_slice()).chain(further);
     for (path, lines) in admission::files(parser, modules)? {
         archive.file(&path, 0o644, lines.as_bytes());
     }
