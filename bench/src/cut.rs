@@ -32,21 +32,29 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut times = Vec::new();
-    for number in 0..arguments.runs {
+    let (mut times, mut idle) = (Vec::new(), 0);
+    while times.len() < arguments.runs {
         // The moments are spread over the step.
-        let pause = Duration::from_millis(number as u64 * 37 % 400);
-        times.push(one(&arguments.driver, pause).map_err(Failure::Run)?);
+        let pause = Duration::from_millis((times.len() + idle) as u64 * 37 % 400);
+        match one(&arguments.driver, pause).map_err(Failure::Run)? {
+            Ok(took) => times.push(took),
+            // The driver did not reach for its device while the analysis was stopped.
+            Err(_) if idle < arguments.runs => idle += 1,
+            Err(why) => return Err(Failure::Run(why)),
+        }
     }
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     let (median, p99, most) = (at(0.5), at(0.99), at(1.0));
-    println!("{} runs: median {median:.1} ms, p99 {p99:.1}, maximum {most:.1}", times.len());
+    println!(
+        "{} runs: median {median:.1} ms, p99 {p99:.1}, maximum {most:.1}; {idle} more without an access to hold",
+        times.len()
+    );
     Ok(())
 }
 
-/// The milliseconds that one cut took.
-fn one(driver: &str, pause: Duration) -> Result<f64, String> {
+/// The milliseconds that one cut took, or what the run said instead.
+fn one(driver: &str, pause: Duration) -> Result<Result<f64, String>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let said = folder.path().join("said");
     let errors = fs::File::create(&said).map_err(|error| error.to_string())?;
@@ -67,7 +75,7 @@ fn one(driver: &str, pause: Duration) -> Result<f64, String> {
     measured?;
     let text = fs::read_to_string(&said).map_err(|error| error.to_string())?;
     let number = text.split("cut off in ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    number.ok_or_else(|| format!("the device was not cut off: {}", process::last_words(&text)))
+    Ok(number.ok_or_else(|| format!("the device was not cut off: {}", process::last_words(&text))))
 }
 
 /// Stops the analysis while the driver works, until the device is cut off.

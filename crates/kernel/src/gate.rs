@@ -24,8 +24,8 @@ const REMAPS: [&str; 5] =
     ["ioremap_page_range", "vmap_page_range", "iounmap", "vunmap_range", "vunmap_range_noflush"];
 /// Functions at whose entry a driver's writes must have arrived. Some wait for a time, for which a device may need a write
 /// (arch/x86/lib/delay.c, kernel/time). Others run when the handlers of an interrupt have returned (kernel/irq). If the
-/// device has not taken its interrupt back then, the kernel takes it again.
-const ARRIVALS: [&str; 18] = [
+/// device has not taken its interrupt back then, the kernel takes it again. One frees memory that the device may read.
+const ARRIVALS: [&str; 19] = [
     "__udelay",
     "__ndelay",
     "__const_udelay",
@@ -44,6 +44,7 @@ const ARRIVALS: [&str; 18] = [
     "enable_irq",
     "free_irq",
     "synchronize_irq",
+    "dma_free_attrs",
 ];
 /// Most bytes of a function of interest.
 const MAX_SIZE: u64 = 0x4000;

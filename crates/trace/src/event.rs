@@ -136,7 +136,8 @@ pub enum Kind {
     /// The running block ends after its first `large` instructions. QEMU stops a block at an instruction
     /// that accesses a device, and continues in a new block after it. The record precedes the accesses
     /// of that instruction (index `large` - 1), which are the block's last. An instruction that was held
-    /// differs: see [`Cut`](struct@Cut).
+    /// differs: see [`Cut`](struct@Cut). A vCPU that waits before an instruction ends its block there, and begins
+    /// another one with it.
     Cut = 16,
     /// A driver function returns to the kernel; logged after the return address was read. Operand: rax.
     Return = 17,

@@ -234,7 +234,7 @@ impl Checker {
                 ring.stacks = head.large;
             }
             Kind::Rep => self.instruction(segment, ring, head.large, "a string operation"),
-            Kind::Cut => self.instruction(segment, ring, head.large.wrapping_sub(1), "a cut"),
+            Kind::Cut => self.instruction(segment, ring, head.large.saturating_sub(1), "a cut"),
             Kind::Return => {
                 if ring.current.is_none() {
                     self.violation(segment, || "a return outside any block".to_owned());

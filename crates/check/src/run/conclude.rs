@@ -63,10 +63,6 @@ impl<'a> Ended<'a> {
             kernel_log: kept_log(&folder, &finished),
             ..describe(plan, &prepared, &finished, &log)
         };
-        if let Some(took) = finished.cut_took {
-            let how = if finished.cut_by_force { "; QEMU was ended for it" } else { "" };
-            host.progress.note(&format!("the device was cut off in {:.1} ms{how}", took.as_secs_f64() * 1e3));
-        }
         let cut = finished.console_cut.iter();
         run.notes.extend(cut.map(|why| format!("the kernel's log is cut: {why}; the rest was not checked")));
         run.notes.extend(interruption::of_guest(&finished));

@@ -55,6 +55,12 @@ impl<'a> Started<'a> {
         log.mark_producer_dead();
         let finished = finished?;
         let ended = Instant::now();
+        // Also where the run ends without a result below.
+        if let Some(took) = finished.cut_took {
+            let how = if finished.cut_by_force { "; QEMU was ended for it" } else { "" };
+            let took = took.as_secs_f64() * 1e3;
+            ready.host.progress.note(&format!("the device was cut off in {took:.1} ms{how}"));
+        }
         refuse(&finished, &log)?;
         let outside = outside.transpose()?;
         Ok(Ended { ready, log, finished, ended, analysis, outside, snapshots, on_finding })

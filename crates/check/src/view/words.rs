@@ -198,7 +198,10 @@ fn cut(head: Head) -> String {
     match head.small {
         Cut::AGAIN_ACCESS => "the access waits, and comes again".to_owned(),
         Cut::AGAIN_PORT => "the access to a port waits, and comes again".to_owned(),
-        _ => format!("after instruction {}", head.large.wrapping_sub(1)),
+        _ => match head.large.checked_sub(1) {
+            Some(last) => format!("after instruction {last}"),
+            None => "before its first instruction".to_owned(),
+        },
     }
 }
 

@@ -42,6 +42,10 @@ fn access(insn: u16) -> Vec<u64> {
     vec![Access { addr: 16, size: 4, store: true, io: true, insn }.encode()]
 }
 
+fn cut(count: u64) -> Vec<u64> {
+    vec![Head::encode(Kind::Cut, 0, count)]
+}
+
 /// Ring, continuation flag, and records of one segment.
 type Parts = (u32, bool, Vec<Vec<u64>>);
 
@@ -69,7 +73,7 @@ fn a_trace_in_order_has_no_violation() {
         (0, true, vec![access(3)]),
         (0, false, vec![hook, ret.clone(), ret]),
         (1, false, vec![vec![Head::encode(Kind::ModuleFree, 0, MODULE), CODE + 0x4000, CODE + 0x4100]]),
-        (0, false, vec![run(1)]),
+        (0, false, vec![run(1), cut(0)]),
         (1, false, vec![vec![Head::encode(Kind::ModuleUnload, 0, MODULE)]]),
     ]);
     assert_eq!(texts(&checker), Vec::<String>::new());
@@ -81,7 +85,7 @@ fn a_trace_in_order_has_no_violation() {
 
 #[test]
 fn each_broken_rule_is_told() {
-    let cases: [(Vec<Parts>, &str); 10] = [
+    let cases: [(Vec<Parts>, &str); 11] = [
         (vec![(1, false, vec![load()]), (0, false, vec![enter(), run(1)])], "never defined"),
         (
             vec![(0, false, vec![define(1, CODE, 4), enter(), run(1)])],
@@ -90,6 +94,10 @@ fn each_broken_rule_is_told() {
         (
             vec![(1, false, vec![load()]), (0, false, vec![define(1, CODE, 4), enter(), run(1), access(4)])],
             "by instruction 4 of a block of 4 bytes",
+        ),
+        (
+            vec![(1, false, vec![load()]), (0, false, vec![define(1, CODE, 4), enter(), run(1), cut(5)])],
+            "a cut by instruction 4 of a block of 4 bytes",
         ),
         (
             vec![

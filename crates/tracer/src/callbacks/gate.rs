@@ -72,17 +72,25 @@ fn access<'a>(tracer: &Tracer, gate: &'a Gate, vcpu: &mut Vcpu, site: &GateSite)
     match site.access {
         GateAccess::Memory { size, store, plain } => {
             let addr = site.operand.address(|r| vcpu.reg(r));
-            is_held(tracer, gate, vcpu, site, addr).then(|| {
-                let access = Access { addr, size, store, io: true, insn: site.index };
-                Held { gate, space: Space::Memory, count: 1, word: (site.driver && plain).then_some(access) }
-            })
+            if !is_held(tracer, gate, vcpu, site, addr) {
+                if store {
+                    posted::before_store(tracer, gate, vcpu, site, addr, size.into());
+                }
+                return None;
+            }
+            let access = Access { addr, size, store, io: true, insn: site.index };
+            let word = (site.driver && plain).then_some(access);
+            Some(Held { gate, space: Space::Memory, count: 1, word })
         }
-        GateAccess::String { source, target, rep, .. } => {
+        GateAccess::String { source, target, rep, size } => {
             let sources = source.then(|| vcpu.reg(RSI));
             let targets = target.map(|_| vcpu.reg(RDI));
             let count = if rep { vcpu.reg(RCX).min(MOST) } else { 1 };
             let any =
                 [sources, targets].into_iter().flatten().any(|addr| is_held(tracer, gate, vcpu, site, addr));
+            if let (false, Some(to), Some(true)) = (any || count == 0, targets, target) {
+                posted::before_store(tracer, gate, vcpu, site, to, count * u64::from(size));
+            }
             (any && count > 0).then_some(Held { gate, space: Space::Memory, count, word: None })
         }
         GateAccess::Port { port, rep, .. } => {

@@ -50,9 +50,14 @@ extern "C" fn hook_entered(index: c_uint, number: *mut c_void, env: *mut u64) {
         len += 1;
     }
     let (mut lists, mut kept) = (Vec::new(), None);
+    if let Some(coherent) = tracer.coherent().filter(|coherent| coherent.changes_at(number)) {
+        let args = vcpu.args();
+        coherent.entered(number, tracer.direct_map.load(Relaxed), &args);
+        kept = Some(args);
+    }
     if !hook.lists.is_empty() {
         let args = vcpu.args();
-        kept = hook.lists.iter().any(|list| list.at_return).then_some(args);
+        kept = kept.or_else(|| hook.lists.iter().any(|list| list.at_return).then_some(args));
         lists = read_lists(vcpu, hook, number as u32, rsp, &args, |list| list.at_entry);
     }
     if hook.result {
@@ -105,6 +110,9 @@ extern "C" fn hook_returns(index: c_uint, hooks: *mut c_void, env: *mut u64) {
     let rax = vcpu.reg(RAX);
     let mut begun = false;
     for (hook, args) in std::iter::once(left.first).chain(left.more) {
+        if let (Some(coherent), Some(args)) = (tracer.coherent(), &args) {
+            coherent.returned(hook as usize, tracer.direct_map.load(Relaxed), args, rax);
+        }
         let lists = match (args, tracer.config.hooks.get(hook as usize)) {
             (Some(args), Some(known)) => read_lists(vcpu, known, hook, rsp, &args, |list| list.at_return),
             _ => Vec::new(),

@@ -6,6 +6,7 @@
 //! mutex of the control ring has no open segment.
 
 mod block;
+mod coherent;
 mod control;
 mod gate;
 mod holds;

@@ -1,8 +1,10 @@
 //! Writes to devices that their vCPU did not wait for: they arrive, in order, when they have been checked.
 
+use super::coherent::Coherent;
 use guardrail_plugin::ffi::{self, GByteArray};
 use guardrail_trace::log::{Admission, Log, Space};
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -10,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The most writes that wait. A vCPU waits with one more.
 const MOST: usize = 64;
+/// The words of coherent memory that were stored to last, so many of which are remembered.
+const RECENT: usize = 256;
 
 /// A write that its vCPU did not wait for.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +42,22 @@ pub struct Posted {
     queue: Mutex<Queue>,
     /// True while a write is left.
     left: AtomicBool,
+    /// Memory that the devices may read when a write arrives.
+    pub coherent: Coherent,
 }
 
 struct Queue {
     writes: VecDeque<Write>,
+    recent: Recent,
     bytes: *mut GByteArray,
+}
+
+/// Words of eight bytes that were stored to last.
+#[derive(Debug)]
+struct Recent {
+    words: [u64; RECENT],
+    /// The place of the next word.
+    next: usize,
 }
 
 // SAFETY: GLib's array is not tied to a thread.
@@ -50,11 +65,13 @@ unsafe impl Send for Queue {}
 
 impl Posted {
     /// Makes an empty queue, while QEMU installs the plugin.
-    pub fn new() -> Posted {
+    pub fn new(coherent: Coherent) -> Posted {
         // SAFETY: plain allocation; the array lives as long as the process.
         let bytes = unsafe { ffi::g_byte_array_new() };
-        let queue = Mutex::new(Queue { writes: VecDeque::with_capacity(MOST), bytes });
-        Posted { queue, left: AtomicBool::new(false) }
+        let writes = VecDeque::with_capacity(MOST);
+        let queue = Queue { writes, recent: Recent::new(), bytes };
+        let (queue, left) = (Mutex::new(queue), AtomicBool::new(false));
+        Posted { queue, left, coherent }
     }
 
     /// Whether a write is left. Translated code asks often.
@@ -73,6 +90,12 @@ impl Posted {
         let mut queue = self.lock();
         queue.writes.push_back(write);
         self.left.store(true, Relaxed);
+    }
+
+    /// A driver is about to store to coherent memory. False where it has done so before, and a write that is left may tell a
+    /// device to read what was stored then: that write has to arrive first.
+    pub fn may_store(&self, address: u64, length: u64) -> bool {
+        self.lock().store(address, length)
     }
 
     /// Lets the writes arrive that have been checked, and drops all where the gate is closed. Not for callbacks with
@@ -112,6 +135,15 @@ impl Posted {
 }
 
 impl Queue {
+    fn store(&mut self, address: u64, length: u64) -> bool {
+        let words = address / 8..=address.saturating_add(length.saturating_sub(1)) / 8;
+        if !self.writes.is_empty() && self.recent.words.iter().any(|word| words.contains(word)) {
+            return false;
+        }
+        self.recent.add(words);
+        true
+    }
+
     fn write(&mut self, write: Write) {
         let bytes = write.value.to_le_bytes();
         // SAFETY: called on a vCPU's thread, outside QEMU's device code; GLib copies the bytes.
@@ -121,5 +153,72 @@ impl Queue {
             // Where no device answers, a write is lost, as on a bus.
             ffi::qemu_plugin_write_memory_hwaddr(write.address, self.bytes);
         }
+    }
+}
+
+impl Recent {
+    fn new() -> Recent {
+        // No address is as high.
+        Recent { words: [u64::MAX; RECENT], next: 0 }
+    }
+
+    fn add(&mut self, words: RangeInclusive<u64>) {
+        // Most stores go to the word of the store before, or to the next one.
+        if words.start() == words.end() && self.words[self.next.wrapping_sub(1) % RECENT] == *words.start() {
+            return;
+        }
+        for word in words.take(RECENT) {
+            self.words[self.next] = word;
+            self.next = (self.next + 1) % RECENT;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> Queue {
+        Queue { writes: VecDeque::new(), recent: Recent::new(), bytes: std::ptr::null_mut() }
+    }
+
+    fn write(queue: &mut Queue) {
+        queue.writes.push_back(Write { address: 0, size: 4, value: 1, ticket: 1, since: Instant::now() });
+    }
+
+    #[test]
+    fn a_store_waits_where_a_device_may_be_told_to_read_what_was_there() {
+        let mut queue = queue();
+        assert!(queue.store(0x1000, 8) && queue.store(0x1000, 4), "no write is left");
+        write(&mut queue);
+        // The next descriptor is free; the one that the device shall read is not.
+        assert!(queue.store(0x1010, 8));
+        assert!(!queue.store(0x1004, 2) && !queue.store(0x0ffc, 8) && !queue.store(0x1010, 1));
+        queue.writes.clear();
+        assert!(queue.store(0x1004, 2) && queue.store(0x1010, 1));
+    }
+
+    #[test]
+    fn a_write_in_between_makes_no_difference() {
+        let mut queue = queue();
+        // One CPU fills a descriptor, another writes to the device, and then comes the write for the descriptor.
+        assert!(queue.store(0x1000, 8));
+        write(&mut queue);
+        queue.writes.clear();
+        write(&mut queue);
+        assert!(!queue.store(0x1000, 8));
+    }
+
+    #[test]
+    fn the_words_stored_to_last_are_remembered() {
+        let mut queue = queue();
+        assert!(queue.store(0x1000, 8) && queue.store(0x2000, 8 * RECENT as u64 - 8));
+        write(&mut queue);
+        assert!(!queue.store(0x1000, 8));
+        queue.writes.clear();
+        assert!(queue.store(0x9000, 1));
+        write(&mut queue);
+        assert!(queue.store(0x1000, 8), "a ring has come round");
+        assert!(queue.store(0x10_0000, u64::MAX), "whatever a register says");
     }
 }

@@ -1,5 +1,6 @@
 //! The tracer's state: one instance for the process.
 
+use super::coherent::Coherent;
 use super::control::Control;
 use super::gate::Gate;
 use super::holds::Holds;
@@ -13,7 +14,7 @@ use guardrail_plugin::entries::Entries;
 use guardrail_plugin::hooked::Hooked;
 use guardrail_plugin::ram::Ram;
 use guardrail_plugin::ranges::RangeSet;
-use guardrail_trace::config::TracerConfig;
+use guardrail_trace::config::{self, TracerConfig};
 use guardrail_trace::event::{Global, Head, Kind, MAX_ARGS};
 use guardrail_trace::log::{Closed, FailReason, Log, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -148,7 +149,9 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         .collect::<Result<Box<[_]>, String>>()?;
     let holds = Holds::new(&config.holds);
     // An access that is held for a race has to run as it is.
-    let posts = config.gate.as_ref().is_some_and(|gate| gate.posts) && !holds.wanted();
+    let posts = config.gate.as_ref().filter(|gate| gate.posts && !holds.wanted());
+    let ram_end = |gate: &config::Gate| gate.ram.iter().map(|ram| ram.1).max().unwrap_or(0);
+    let coherent = posts.and_then(|gate| Coherent::new(ram_end(gate), &config.hooks));
     let tracer = Tracer {
         entries: kernel_entries(&config),
         module_hooks: RwLock::default(),
@@ -163,7 +166,7 @@ pub fn install(config: TracerConfig, smp: u32) -> Result<(), String> {
         stacks: Stacks::new(&config)?,
         hooked: Hooked::default(),
         holds,
-        gate: config.gate.clone().map(|gate| Gate::new(gate, posts.then(Posted::new))),
+        gate: config.gate.clone().map(|gate| Gate::new(gate, coherent.map(Posted::new))),
         slide_known: AtomicBool::new(false),
         slide: AtomicU64::new(0),
         indirect_thunks: config.indirect_thunks.iter().copied().collect(),
@@ -396,6 +399,11 @@ impl Tracer {
     /// The log that this tracer writes.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// The coherent memory of devices, where vCPUs go on after writes to them.
+    pub fn coherent(&self) -> Option<&Coherent> {
+        Some(&self.gate.as_ref()?.posted.as_ref()?.coherent)
     }
 
     /// Whether vCPUs go on after writes to devices.

@@ -6,7 +6,7 @@ use super::holds::Awaiting;
 use super::stacks::KnownStacks;
 use guardrail_plugin::cpu::Cpu;
 use guardrail_plugin::ffi;
-use guardrail_trace::event::{Head, Kind};
+use guardrail_trace::event::{Cut, Head, Kind};
 use guardrail_trace::log::RingWriter;
 use rustc_hash::FxHashMap;
 use std::ops::{Deref, DerefMut};
@@ -117,8 +117,17 @@ impl Vcpu {
     /// Ends the block after the instruction with this index, whose access is logged. If the instruction
     /// still runs, it runs in another block.
     pub fn end_after(&mut self, index: u16, how: u8) {
+        self.end(u64::from(index) + 1, how);
+    }
+
+    /// Ends the block before the instruction with this index, which will run in another block.
+    pub fn end_before(&mut self, index: u16) {
+        self.end(index.into(), Cut::ENDS);
+    }
+
+    fn end(&mut self, count: u64, how: u8) {
         self.writer.begin_continuation();
-        self.writer.push(Head::encode(Kind::Cut, how, u64::from(index) + 1));
+        self.writer.push(Head::encode(Kind::Cut, how, count));
         self.writer.close();
     }
 

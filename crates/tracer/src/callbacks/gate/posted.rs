@@ -14,6 +14,7 @@ use guardrail_trace::event::{Access, Cut};
 use guardrail_trace::log::Closed;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::ffi::{c_uint, c_void};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -87,16 +88,61 @@ extern "C" fn at_arrival(index: c_uint, arrival: *mut c_void, env: *mut u64) {
     // SAFETY: this is the vCPU's callback, and these values are never freed.
     let (vcpu, arrival) = unsafe { (tracer.running_at(index, env), &*arrival.cast::<Arrival>()) };
     let Some(vcpu) = vcpu else { return };
-    let begun = Instant::now();
-    let mut arrived = all_arrive(tracer, gate, posted);
-    while !arrived && !vcpu.regs.can_leave(arrival.flags) {
-        arrived = all_arrive(tracer, gate, posted);
-    }
-    tracer.log().count_waited(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    if !arrived {
+    if !arrive(tracer, gate, posted, vcpu, arrival.flags) {
         // SAFETY: as above.
         unsafe { ffi::qemu_plugin_set_pc(arrival.address) }
     }
+}
+
+/// A store to memory that is no device's is about to happen. A write to a device may have that device read the same
+/// memory, as it was when the driver wrote. Such a write arrives first: on a bus it would be nearly sure to.
+///
+/// QEMU's model of the 82559 goes past the end of its commands otherwise. The driver takes the mark of the end away from a
+/// command as soon as it has another one.
+#[inline]
+pub fn before_store(
+    tracer: &Tracer,
+    gate: &Gate,
+    vcpu: &mut Vcpu,
+    site: &GateSite,
+    address: u64,
+    length: u64,
+) {
+    if let Some(posted) = &gate.posted
+        && posted.coherent.contains(tracer.direct_map.load(Relaxed), address)
+        && !posted.may_store(address, length)
+    {
+        settle(tracer, gate, posted, vcpu, site);
+        posted.may_store(address, length);
+    }
+}
+
+/// Waits for all writes before an instruction.
+#[cold]
+fn settle(tracer: &Tracer, gate: &Gate, posted: &Posted, vcpu: &mut Vcpu, site: &GateSite) {
+    // Another vCPU may wait for it.
+    vcpu.writer.close();
+    if !arrive(tracer, gate, posted, vcpu, site.flags) {
+        if site.driver {
+            vcpu.end_before(site.index);
+        }
+        // SAFETY: the callback is registered for it; it leaves by longjmp over frames that have nothing to drop.
+        unsafe { ffi::qemu_plugin_set_pc(site.address) }
+    }
+    if site.driver {
+        vcpu.writer.begin_continuation();
+    }
+}
+
+/// Waits until all writes have arrived. False where the vCPU should come back to its instruction.
+fn arrive(tracer: &Tracer, gate: &Gate, posted: &Posted, vcpu: &mut Vcpu, flags: Flags) -> bool {
+    let begun = Instant::now();
+    let mut arrived = all_arrive(tracer, gate, posted);
+    while !arrived && !vcpu.regs.can_leave(flags) {
+        arrived = all_arrive(tracer, gate, posted);
+    }
+    tracer.log().count_waited(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    arrived
 }
 
 /// Waits until all writes have arrived, or the gate is closed. False where the vCPU should come again, so that its
