@@ -46,6 +46,22 @@ const ARRIVALS: [&str; 19] = [
     "synchronize_irq",
     "dma_free_attrs",
 ];
+/// Functions that the kernel runs all the time, whatever it does (kernel/locking, kernel/softirq.c, kernel/sched/core.c,
+/// mm/slub.c, arch/x86/entry/common.c). Writes arrive there that have been checked.
+const DELIVERIES: [&str; 12] = [
+    "_raw_spin_unlock",
+    "_raw_spin_unlock_bh",
+    "_raw_spin_unlock_irq",
+    "_raw_spin_unlock_irqrestore",
+    "__local_bh_enable_ip",
+    "irq_enter_rcu",
+    "irq_exit_rcu",
+    "__schedule",
+    "kfree",
+    "kmem_cache_alloc",
+    "kmem_cache_free",
+    "do_syscall_64",
+];
 /// Most bytes of a function of interest.
 const MAX_SIZE: u64 = 0x4000;
 
@@ -71,6 +87,7 @@ pub fn gate(image: &KernelImage, ram: &[(u64, u64)], limit_millis: u64) -> Gate 
         strict: false,
         posts: false,
         arrivals: ARRIVALS.iter().filter_map(entry).collect(),
+        deliveries: DELIVERIES.iter().filter_map(entry).collect(),
         ram: ram.to_vec(),
         accessors,
         config_space: CONFIG_SPACE

@@ -72,6 +72,8 @@ pub struct Gate {
     pub posts: bool,
     /// Link-time addresses of functions at whose entry the writes so far must have arrived.
     pub arrivals: Vec<u64>,
+    /// Link-time addresses of functions at whose entry writes arrive that have been checked.
+    pub deliveries: Vec<u64>,
     /// Physical address ranges (start, end) of the guest's RAM. Everything else is devices.
     pub ram: Vec<(u64, u64)>,
     /// Link-time ranges (start, end) of kernel functions that access devices for their drivers.

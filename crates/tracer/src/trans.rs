@@ -13,6 +13,7 @@ use iced_x86::{FlowControl, Instruction, Register};
 use std::ffi::c_void;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Callback for each block that QEMU has translated. Only here can the plugin instrument the block.
 pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
@@ -20,7 +21,8 @@ pub extern "C" fn on_translation(tb: *mut Tb, _: *mut c_void) {
     // SAFETY: the block of this callback.
     let view = unsafe { View::new(tb) };
     let start = view.address();
-    if tracer.posts() && goes_back(&view) {
+    // Most of what the kernel runs without a driver it has run before it loads one.
+    if tracer.posts() && tracer.active.load(Relaxed) && goes_back(&view) {
         view.call(gate::on_left, CB_NO_REGS, 0);
     }
     let Some(slide) = tracer.slide() else {
@@ -89,6 +91,7 @@ fn kernel_block(tracer: &Tracer, view: &View, start: u64, slide: u64) {
             Entry::ChildProbe => insn.call(gate::on_child_probe, CB_R_REGS, 0),
             Entry::Remap => insn.call(gate::on_remap, CB_NO_REGS, 0),
             Entry::Arrival => insn.call(gate::on_arrival, CB_RW_REGS_PC, arrival(address, Flags::Untouched)),
+            Entry::Delivery => insn.call(gate::on_left, CB_NO_REGS, 0),
             Entry::ModuleLoad => insn.call(modules::on_load, CB_R_REGS, 0),
             Entry::ModuleFree => insn.call(modules::on_free, CB_R_REGS, 0),
             Entry::ModuleUnload => insn.call(modules::on_unload, CB_R_REGS, 0),
@@ -255,7 +258,7 @@ fn ports(insns: &[Instruction]) -> Box<[Port]> {
 }
 
 /// Whether a block may go back: it ends with a return, a jump to a lower address, or one whose target is not in the code.
-/// Whatever runs for long runs such blocks. A conditional callback would be cheaper, but with those at the start of most
+/// Whatever runs for long runs such blocks, or functions of the kernel at whose entry writes arrive. A conditional callback would be cheaper, but with those at the start of most
 /// blocks, stock kernels crash now and then (QEMU 11.1.3; also where the callback does nothing).
 fn goes_back(view: &View) -> bool {
     let last = view.insn(view.len() - 1);

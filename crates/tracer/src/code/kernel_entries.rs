@@ -24,6 +24,8 @@ pub enum Entry {
     Remap,
     /// All writes to devices must have arrived.
     Arrival,
+    /// Writes to devices arrive that have been checked.
+    Delivery,
 }
 
 /// Collects all addresses in the configuration.
@@ -39,8 +41,9 @@ pub fn kernel_entries(config: &TracerConfig) -> Entries<Entry> {
         entries.extend(gate.probe.iter().map(|probe| (probe.address, Entry::Probe)));
         entries.extend(gate.child_probe.iter().map(|probe| (probe.address, Entry::ChildProbe)));
         let arrivals = gate.arrivals.iter().chain([&config.modules.unload, &config.modules.free]);
-        let arrivals = arrivals.filter(|_| gate.posts);
-        entries.extend(arrivals.map(|&address| (address, Entry::Arrival)));
+        let arrivals = arrivals.map(|&address| (address, Entry::Arrival));
+        let deliveries = gate.deliveries.iter().map(|&address| (address, Entry::Delivery));
+        entries.extend(arrivals.chain(deliveries).filter(|_| gate.posts));
         entries.extend(gate.remaps.iter().map(|&address| (address, Entry::Remap)));
     }
     let hooks = (0u32..).zip(&config.hooks);

@@ -56,7 +56,7 @@ fn stored(insn: &Instruction, register: impl FnOnce(usize) -> u64) -> Option<u64
     Some(if high { value >> 8 } else { value })
 }
 
-/// Callback at the start of blocks of any code.
+/// Callback at the start of blocks of any code, and of functions that the kernel runs all the time.
 pub extern "C" fn on_left(_: c_uint, _: *mut c_void) {
     let Some((tracer, gate, posted)) = posting() else { return };
     if posted.are_left()
