@@ -258,8 +258,9 @@ fn ports(insns: &[Instruction]) -> Box<[Port]> {
 }
 
 /// Whether a block may go back: it ends with a return, a jump to a lower address, or one whose target is not in the code.
-/// Whatever runs for long runs such blocks, or functions of the kernel at whose entry writes arrive. A conditional callback would be cheaper, but with those at the start of most
-/// blocks, stock kernels crash now and then (QEMU 11.1.3; also where the callback does nothing).
+/// Whatever runs for long runs such blocks, or functions of the kernel at whose entry writes arrive. A conditional
+/// callback would be cheaper, but with those at the start of most blocks, stock kernels crash now and then (QEMU 11.1.3;
+/// also where the callback does nothing).
 fn goes_back(view: &View) -> bool {
     let last = view.insn(view.len() - 1);
     let insn = code::decode(last.address(), &last.bytes());

@@ -50,14 +50,13 @@ extern "C" fn hook_entered(index: c_uint, number: *mut c_void, env: *mut u64) {
         len += 1;
     }
     let (mut lists, mut kept) = (Vec::new(), None);
-    if let Some(coherent) = tracer.coherent().filter(|coherent| coherent.changes_at(number)) {
+    let coherent = tracer.coherent().filter(|coherent| coherent.changes_at(number));
+    if coherent.is_some() || !hook.lists.is_empty() {
         let args = vcpu.args();
-        coherent.entered(number, tracer.direct_map.load(Relaxed), &args);
-        kept = Some(args);
-    }
-    if !hook.lists.is_empty() {
-        let args = vcpu.args();
-        kept = kept.or_else(|| hook.lists.iter().any(|list| list.at_return).then_some(args));
+        if let Some(coherent) = coherent {
+            coherent.entered(number, tracer.direct_map.load(Relaxed), &args);
+        }
+        kept = (coherent.is_some() || hook.lists.iter().any(|list| list.at_return)).then_some(args);
         lists = read_lists(vcpu, hook, number as u32, rsp, &args, |list| list.at_entry);
     }
     if hook.result {

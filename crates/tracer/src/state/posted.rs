@@ -163,7 +163,7 @@ impl Recent {
     }
 
     fn add(&mut self, words: RangeInclusive<u64>) {
-        // Most stores go to the word of the store before, or to the next one.
+        // Many stores go to the word of the store before.
         if words.start() == words.end() && self.words[self.next.wrapping_sub(1) % RECENT] == *words.start() {
             return;
         }

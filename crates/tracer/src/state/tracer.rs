@@ -408,7 +408,7 @@ impl Tracer {
 
     /// Whether vCPUs go on after writes to devices.
     pub fn posts(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.posted.is_some())
+        self.coherent().is_some()
     }
 
     /// Counts an access that reached a device although the gate should have held it.
