@@ -47,7 +47,7 @@ struct gate_plan {
 	spinlock_t lock;
 	unsigned int requests;
 	/* The rest is under the driver's lock. */
-	struct list_head under_way;
+	struct list_head mapped;
 	/* What was unmapped last, which a driver must not remember. */
 	struct { dma_addr_t addr; u32 bytes; } unmapped[8];
 	unsigned int n_unmapped;
@@ -62,6 +62,8 @@ struct gate_piece {
 
 /* Where a request's data is; the request owns it. */
 struct gate_buffer {
+	struct list_head mapped;
+	dma_addr_t addr;
 	void *data;
 	void *scratch;
 	u32 bytes;
@@ -71,7 +73,7 @@ struct gate_buffer {
 static void gate_plan_init(struct gate_plan *plan)
 {
 	spin_lock_init(&plan->lock);
-	INIT_LIST_HEAD(&plan->under_way);
+	INIT_LIST_HEAD(&plan->mapped);
 }
 
 /* False where there is no memory. */
@@ -155,13 +157,20 @@ static void gate_again(struct gate_plan *plan)
 	spin_unlock_irqrestore(&plan->lock, flags);
 }
 
-/* Remembers what is unmapped, under the driver's lock. */
-static void gate_note_unmapped(struct gate_plan *plan, dma_addr_t addr, u32 bytes)
+/* Remembers what is mapped, under the same hold of the driver's lock. */
+static void gate_note_mapped(struct gate_plan *plan, struct gate_buffer *b)
+{
+	list_add_tail(&b->mapped, &plan->mapped);
+}
+
+/* Remembers what is unmapped, under the same hold of the driver's lock. */
+static void gate_note_unmapped(struct gate_plan *plan, struct gate_buffer *b)
 {
 	unsigned int at = plan->n_unmapped++ % ARRAY_SIZE(plan->unmapped);
 
-	plan->unmapped[at].addr = addr;
-	plan->unmapped[at].bytes = bytes;
+	list_del(&b->mapped);
+	plan->unmapped[at].addr = b->addr;
+	plan->unmapped[at].bytes = b->bytes;
 }
 
 /* ---- Planted faults ---- */
@@ -243,12 +252,12 @@ static noinline void plant_dma_freed(struct gate_buffer *b)
 		memset(b->scratch, 1 + gate_variant(1, 255), b->bytes);
 }
 
-static bool gate_is_under_way(const struct gate_plan *plan, dma_addr_t addr)
+static bool gate_is_mapped(const struct gate_plan *plan, dma_addr_t addr)
 {
-	const struct gate_piece *piece;
+	const struct gate_buffer *b;
 
-	list_for_each_entry(piece, &plan->under_way, list) {
-		if (piece->addr == addr)
+	list_for_each_entry(b, &plan->mapped, mapped) {
+		if (b->addr == addr)
 			return true;
 	}
 	return false;
@@ -263,7 +272,7 @@ static noinline dma_addr_t plant_double_unmap(struct gate_plan *plan, struct dev
 		unsigned int at = (i + gate_variant(1, 8)) % ARRAY_SIZE(plan->unmapped);
 		dma_addr_t addr = plan->unmapped[at].addr;
 
-		if (!plan->unmapped[at].bytes || addr == own || gate_is_under_way(plan, addr))
+		if (!plan->unmapped[at].bytes || gate_is_mapped(plan, addr))
 			continue;
 		dma_unmap_single(dev, addr, plan->unmapped[at].bytes, DMA_TO_DEVICE); /* BUG: double-unmap */
 		return addr;

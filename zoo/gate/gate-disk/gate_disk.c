@@ -35,7 +35,6 @@ struct zd_extent {
 struct zd_request {
 	struct zd_extent *extent;	/* while the device has it; under the lock */
 	struct gate_buffer buffer;
-	dma_addr_t addr;
 	enum dma_data_direction direction;
 	blk_status_t status;
 };
@@ -135,7 +134,12 @@ static noinline void zd_copy(struct request *rq, struct zd_request *r, unsigned 
 
 static void zd_release(struct zd_disk *d, struct zd_request *r)
 {
-	dma_unmap_single(&d->nvme.pdev->dev, r->addr, r->buffer.bytes, r->direction);
+	unsigned long flags;
+
+	spin_lock_irqsave(&d->lock, flags);
+	dma_unmap_single(&d->nvme.pdev->dev, r->buffer.addr, r->buffer.bytes, r->direction);
+	gate_note_unmapped(&d->plan, &r->buffer);
+	spin_unlock_irqrestore(&d->lock, flags);
 }
 
 /* Reads the next sector of a patrol; under the lock, as what follows. */
@@ -190,7 +194,6 @@ static bool zd_submit(struct zd_disk *d, struct request *rq, struct zd_extent *e
 	if (mistake == GATE_DOUBLE_UNMAP)
 		e->piece.addr = plant_double_unmap(&d->plan, &d->nvme.pdev->dev, e->piece.addr);
 	r->extent = e;
-	list_add_tail(&e->piece.list, &d->plan.under_way);
 	if (mistake != GATE_RACE)
 		zd_aim(d, e->piece.value, e->sectors);
 	zd_load(d, r->direction == DMA_TO_DEVICE ? nvme_cmd_write : nvme_cmd_read, rq->tag, e->piece.addr,
@@ -215,6 +218,8 @@ static blk_status_t zd_queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_
 	blk_status_t status = BLK_STS_RESOURCE;
 	unsigned int skip = 0;
 	struct zd_extent *e;
+	unsigned long flags;
+	bool mapped;
 
 	if (!write && req_op(rq) != REQ_OP_READ)
 		return BLK_STS_NOTSUPP;
@@ -235,14 +240,19 @@ static blk_status_t zd_queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_
 		zd_copy(rq, r, skip);
 	if (mistake == GATE_USE_AFTER_FREE)
 		plant_use_after_free(b, 2 + 2 * gate_variant(1, 60));
-	r->addr = dma_map_single(&d->nvme.pdev->dev, b->data, b->bytes, r->direction); /* BUG: uninit-data */
-	if (dma_mapping_error(&d->nvme.pdev->dev, r->addr))
+	spin_lock_irqsave(&d->lock, flags);
+	b->addr = dma_map_single(&d->nvme.pdev->dev, b->data, b->bytes, r->direction); /* BUG: uninit-data */
+	mapped = !dma_mapping_error(&d->nvme.pdev->dev, b->addr);
+	if (mapped)
+		gate_note_mapped(&d->plan, b);
+	spin_unlock_irqrestore(&d->lock, flags);
+	if (!mapped)
 		goto failed;
 	if (mistake == GATE_DMA_REUSE)
 		plant_dma_reuse(b, gate_variant(1, 128));
 	if (mistake == GATE_DMA_FREED)
 		plant_dma_freed(b);
-	e->piece.addr = r->addr;
+	e->piece.addr = b->addr;
 	blk_mq_start_request(rq);
 	if (mistake == GATE_RACE)
 		plant_race(d, e);
@@ -267,7 +277,6 @@ static bool zd_take(struct zd_disk *d, struct zd_request *r, bool failed)
 	r->extent = NULL;
 	if (failed)
 		r->status = BLK_STS_IOERR;
-	list_del(&e->piece.list);
 	kmem_cache_free(d->extent_cache, e);
 	return true;
 }
@@ -316,12 +325,8 @@ static void zd_complete(struct request *rq)
 {
 	struct zd_request *r = blk_mq_rq_to_pdu(rq);
 	struct zd_disk *d = rq->q->queuedata;
-	unsigned long flags;
 
 	zd_release(d, r);
-	spin_lock_irqsave(&d->lock, flags);
-	gate_note_unmapped(&d->plan, r->addr, r->buffer.bytes);
-	spin_unlock_irqrestore(&d->lock, flags);
 	if (r->direction == DMA_FROM_DEVICE && r->status == BLK_STS_OK)
 		zd_copy(rq, r, 0);
 	gate_buffer_free(&r->buffer);

@@ -200,9 +200,9 @@ static noinline void plant_race(struct zn_card *d, const struct zn_frame *f)
 		spin_lock_irqsave(&d->lock, flags);
 		zn_beacon_begin(d);
 		spin_unlock_irqrestore(&d->lock, flags);
-		zn_aim(d, f->piece.addr, f->piece.value); /* BUG: race */
+		zn_aim(d, f->buffer.addr, f->piece.value); /* BUG: race */
 		gate_linger();
-		if (le64_to_cpu(d->next.addr) != f->piece.addr)
+		if (le64_to_cpu(d->next.addr) != f->buffer.addr)
 			break;
 	}
 }
@@ -233,7 +233,7 @@ static netdev_tx_t zn_xmit(struct sk_buff *skb, struct net_device *net)
 	addr = dma_map_single(dev, b->data, b->bytes, DMA_TO_DEVICE); /* BUG: uninit-data */
 	if (dma_mapping_error(dev, addr))
 		goto no_good;
-	f->piece.addr = addr;
+	f->buffer.addr = addr;
 	if (mistake == GATE_DMA_REUSE)
 		plant_dma_reuse(b, 12 + gate_variant(1, 32));
 	if (mistake == GATE_DMA_FREED)
@@ -246,9 +246,9 @@ static netdev_tx_t zn_xmit(struct sk_buff *skb, struct net_device *net)
 		dma_unmap_single(dev, addr, b->bytes, DMA_TO_DEVICE);
 		goto no_good;
 	}
+	gate_note_mapped(&d->plan, b);
 	if (mistake == GATE_DOUBLE_UNMAP)
 		addr = plant_double_unmap(&d->plan, dev, addr);
-	list_add_tail(&f->piece.list, &d->plan.under_way);
 	if (mistake != GATE_RACE)
 		zn_aim(d, addr, f->piece.value);
 	zn_load(d, f, mistake == GATE_OVERFLOW);
@@ -285,9 +285,8 @@ static void zn_reclaim(struct zn_card *d, bool all)
 				zn_beacon_next(d);
 			continue;
 		}
-		list_del(&f->piece.list);
-		dma_unmap_single(&d->pdev->dev, f->piece.addr, f->buffer.bytes, DMA_TO_DEVICE);
-		gate_note_unmapped(&d->plan, f->piece.addr, f->buffer.bytes);
+		dma_unmap_single(&d->pdev->dev, f->buffer.addr, f->buffer.bytes, DMA_TO_DEVICE);
+		gate_note_unmapped(&d->plan, &f->buffer);
 		zn_drop(d, f);
 	}
 }
