@@ -39,15 +39,15 @@ const USUAL: [Setup; 5] = [
 ];
 
 /// What is measured only on request. These are the tracer, whose log nobody reads, and all three checkers
-/// without a gate, with posted writes, or with each way to wait for the log.
+/// without a gate, with writes that wait, or with each way to wait for the log.
 const OTHERS: [Setup; 7] = [
     Setup { more: &["--observe", "trace"], ..Setup::checked("tracer", "tracer alone", None) },
     Setup { gate: Some("off"), ..Setup::checked("ungated", "three, no gate", THREE) },
-    Setup { more: &["--posted-writes"], ..Setup::checked("posted", "three, posted", THREE) },
+    Setup { more: &["--hold-writes"], ..Setup::checked("held", "three, held", THREE) },
     Setup {
-        more: &["--posted-writes"],
+        more: &["--hold-writes"],
         gate: Some("vfio-user"),
-        ..Setup::checked("vfio-user-posted", "vfio-user, posted", THREE)
+        ..Setup::checked("vfio-user-held", "vfio-user, held", THREE)
     },
     Setup { more: &["--schedule", "polling"], ..Setup::checked("polling", "three, polling", THREE) },
     Setup { more: &["--schedule", "yielding"], ..Setup::checked("yielding", "three, yielding", THREE) },

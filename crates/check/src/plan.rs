@@ -198,7 +198,7 @@ impl RunPlan {
             observe: Observe::default(),
             mode: Mode::default(),
             gate: GateKind::default(),
-            posts: false,
+            posts: true,
             hold_limit: Duration::from_secs(60),
             policy: None,
             schedule: Schedule::Interrupt,
@@ -262,7 +262,7 @@ impl RunPlan {
         }
         let flags = [
             ("--no-kaslr", !self.kaslr),
-            ("--posted-writes", self.posts),
+            ("--hold-writes", !self.posts),
             ("--kept-boot", self.kept_boot),
             ("--iommu", self.iommu),
         ];

@@ -47,9 +47,9 @@ pub struct CheckArgs {
     /// Longest time that a device access is held; then the device is cut off
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub gate_timeout: u64,
-    /// Have a vCPU go on after a write to the device's memory, which arrives when it has been checked
+    /// Have a vCPU wait with writes to the device's memory, too, instead of going on until they are checked and arrive
     #[arg(long)]
-    pub posted_writes: bool,
+    pub hold_writes: bool,
     /// Which kinds of findings cut the device off and which are only reported, instead of ./guardrail.toml
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
@@ -154,7 +154,7 @@ impl CheckArgs {
             observe: self.observe,
             mode: self.mode,
             gate: self.gate,
-            posts: self.posted_writes,
+            posts: !self.hold_writes,
             hold_limit: Duration::from_secs(self.gate_timeout),
             policy: self.policy.clone(),
             schedule: self.schedule,
