@@ -330,7 +330,7 @@ pub(crate) fn extract(deb: &Path, folder: &Path, patterns: &[String]) -> Result<
 }
 
 /// Runs a program, of a package, that unpacks a file into a folder.
-fn unpacked(
+pub(crate) fn unpacked(
     command: &mut Command,
     [program, package]: [&'static str; 2],
     file: &Path,
@@ -398,7 +398,9 @@ fn is_disk_full(text: &str) -> bool {
 
 /// The line of a program's error output that explains most.
 fn last_line(text: &str) -> String {
-    let line = text.lines().rev().find(|line| line.starts_with("E:")).or_else(|| text.lines().last());
+    let says = |line: &&str| !line.ends_with("Error exit delayed from previous errors.");
+    let line = text.lines().rev().find(|line| line.starts_with("E:"));
+    let line = line.or_else(|| text.lines().rev().find(says));
     line.unwrap_or("it gave no reason").trim_start_matches("E:").trim().to_owned()
 }
 

@@ -18,9 +18,7 @@ pub struct Target {
 impl Target {
     /// The kernel that this machine runs.
     pub fn running() -> Result<Target> {
-        let path = Path::new("/proc/sys/kernel/osrelease");
-        let release = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
-        below(Path::new("/"), release.trim())
+        below(Path::new("/"), &kernels::running()?)
     }
 
     /// The kernel that `wanted` names. It is one of `ROOT/boot/vmlinuz-RELEASE`, `ROOT/lib/modules/RELEASE`,

@@ -3,6 +3,7 @@
 use crate::error::{Context, Error, Result, suggest};
 use crate::fetch::cache::Cache;
 use crate::fetch::packages::{Fetch, Packages, SourcePart, deb_files, unpack, unpack_source};
+use crate::kernel::foreign;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -13,6 +14,9 @@ pub const NAMES: [&str; 3] = ["6.1", "6.12", "7.2"];
 
 /// The kernel that is used where the user names none.
 pub const DEFAULT: &str = "6.1";
+
+/// The name of the kernel that this machine runs.
+const HOST: &str = "host";
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +47,19 @@ pub struct Listed {
     pub cached: bool,
 }
 
-/// Finds the kernel that `wanted` names. It is a short name (`6.1`, `6.1-cloud`, `6.1-rt`), a release
-/// (`6.1.0-47-amd64`), a `.deb`, a folder of `.deb` files, the image of an installed kernel
-/// (`/boot/vmlinuz-RELEASE`), or a folder of unpacked packages. The last is `FOLDER`, or `FOLDER:RELEASE` where it
-/// holds several.
+/// Finds the kernel that `wanted` names:
+///
+/// - a short name (`6.1`, `6.1-cloud`, `6.1-rt`), a release (`6.1.0-47-amd64`), or `host` for the one that this machine runs
+/// - a package, or a folder of packages
+/// - the image of an installed kernel (`/boot/vmlinuz-RELEASE`)
+/// - the folder where a kernel was built
+/// - a folder of unpacked packages: `FOLDER`, or `FOLDER:RELEASE` where it holds several
 pub fn find(packages: &Packages, wanted: &str) -> Result<Kernel> {
     let path = Path::new(wanted);
-    if wanted.contains('/') || wanted.ends_with(".deb") || path.is_dir() {
+    if wanted == HOST {
+        return below(Path::new("/"), &running()?);
+    }
+    if wanted.contains('/') || wanted.ends_with(".deb") || foreign::is_package(path) || path.is_dir() {
         return from_path(packages.cache(), wanted);
     }
     let pinned = pin(packages, wanted)?;
@@ -108,8 +118,18 @@ pub fn headers(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     packages.ensure_tree(&format!("headers/{release}"), &what, Fetch::Exactly(&names))
 }
 
-/// The headers tree of `kernel`, from the archive.
+/// The release of the kernel that this machine runs.
+pub(crate) fn running() -> Result<String> {
+    let path = Path::new("/proc/sys/kernel/osrelease");
+    Ok(fs::read_to_string(path).context("read", path)?.trim().to_owned())
+}
+
+/// The headers tree of `kernel`: where it was built or installed, else from the archive.
 pub fn headers_tree(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    let own = kernel.modules.join("build");
+    if own.join("Module.symvers").is_file() {
+        return own.canonicalize().context("find", &own);
+    }
     Ok(headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release)))
 }
 
@@ -249,30 +269,42 @@ fn from_path(cache: &Cache, wanted: &str) -> Result<Kernel> {
     let bad = |why: &str| Error::BadKernel { path: path.clone(), why: why.to_owned() };
     if !path.exists() {
         return Err(bad(
-            "no such file or folder; a kernel is 6.1, 6.12, 7.2, a .deb file, a folder, or /boot/vmlinuz-RELEASE",
+            "no such file or folder; a kernel is 6.1, 6.12, 7.2, host, a package, a folder, or /boot/vmlinuz-RELEASE",
         ));
     }
     if !path.is_file() && !path.is_dir() {
         return Err(bad("it is neither a file nor a folder"));
     }
-    if path.is_file() && path.extension().is_none_or(|extension| extension != "deb") {
+    let is_package =
+        path.extension().is_some_and(|extension| extension == "deb") || foreign::is_package(&path);
+    if path.is_file() && !is_package {
         return match root_and_release(&path) {
             Some((root, release)) => below(&root, &release),
             None => Err(bad(
-                "it is no .deb file, and no boot/vmlinuz-RELEASE with lib/modules/RELEASE beside 'boot'",
+                "it is no package (.deb, .rpm, .pkg.tar.zst), and no boot/vmlinuz-RELEASE with lib/modules/RELEASE beside 'boot'",
             )),
         };
     }
     let path = path.canonicalize().context("find", &path)?;
-    let mut debs = if path.is_dir() { deb_files(&path)? } else { vec![path.clone()] };
-    debs.sort();
-    if debs.is_empty() {
+    if let Some(built) = path.is_dir().then(|| foreign::built(cache, &path)).flatten() {
+        let foreign::Built { release, vmlinuz, modules } = built?;
+        return Ok(Kernel { release, vmlinuz, modules });
+    }
+    let mut files = if path.is_dir() {
+        [deb_files(&path)?, foreign::packages(&path)?].concat()
+    } else {
+        vec![path.clone()]
+    };
+    files.sort();
+    if files.is_empty() {
         return in_tree(&path, release.as_deref());
     }
-    let tree = cache.ensure_tree(&format!("kernels/deb-{}", digest(&debs)?), |folder| {
-        for deb in &debs {
-            unpack(deb, folder).map_err(|error| match error {
-                Error::Program { why, .. } => Error::BadKernel { path: deb.clone(), why },
+    let tree = cache.ensure_tree(&format!("kernels/deb-{}", digest(&files)?), |folder| {
+        for file in &files {
+            let unpacked =
+                if foreign::is_package(file) { foreign::unpack(file, folder) } else { unpack(file, folder) };
+            unpacked.map_err(|error| match error {
+                Error::Program { why, .. } => Error::BadKernel { path: file.clone(), why },
                 other => other,
             })?;
         }
@@ -357,7 +389,7 @@ fn in_tree(tree: &Path, release: Option<&str>) -> Result<Kernel> {
     }
     match found.len() {
         0 => Err(bad(
-            "it holds no vmlinuz with its modules; a split kernel needs its linux-binary, linux-modules and linux-base packages in one folder".into(),
+            "it holds no vmlinuz with its modules; a kernel of several packages (image, modules, lists of them) needs all of them in one folder".into(),
         )),
         1 => Ok(found.remove(0)),
         _ => {

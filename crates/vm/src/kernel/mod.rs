@@ -5,6 +5,7 @@
 use crate::parser::Known;
 
 pub(crate) mod direct;
+pub(crate) mod foreign;
 pub mod installed;
 pub mod kbuild;
 mod kernel_debug;
