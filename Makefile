@@ -1,5 +1,5 @@
 # `make test` is everything that must hold before a change lands; `make test ONLY=gate` runs one step of it.
-.PHONY: test fuzz bench clean
+.PHONY: test fuzz bench deb clean
 
 test:
 	@scripts/test $(if $(ONLY),"$(ONLY)")
@@ -10,6 +10,10 @@ fuzz:
 bench:
 	@bench/run checkers
 	@bench/run gate
+
+# A Debian package in target/deb.
+deb:
+	@./guardrail version && scripts/deb
 
 clean:
 	cargo clean

@@ -85,7 +85,7 @@ fn counted(kernel: &str) -> Result<(), Failed> {
     command.args(["--workload", &workload(folder.path())?, "--out", &text(&out)]);
     let record = format!("shift=5,rr=record,rrfile={}", text(&folder.path().join("replay.bin")));
     let listen = format!("unix:{},server=on,wait=off", text(&monitor));
-    command.args(["-icount", &record, "-qmp", &listen].map(|word| format!("--qemu={word}")));
+    command.args(["-icount", &record, "-qmp", &listen].map(|word| format!("--qemu-arg={word}")));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let mut child = Ended(child);
     let mut qmp = Monitor::connect(&monitor)?;

@@ -127,7 +127,7 @@ fn all_held(driver: &str, regions: &[&str], more: &[&str]) -> Result<(), Failed>
     words.extend(["-D", log, "-msg", "timestamp=on"].map(str::to_owned));
     // Notifications by eventfd are not in the trace.
     words.extend(["-global", "virtio-pci.ioeventfd=off"].map(str::to_owned));
-    let words: Vec<String> = words.iter().map(|word| format!("--qemu={word}")).collect();
+    let words: Vec<String> = words.iter().map(|word| format!("--qemu-arg={word}")).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result = check(&[&[driver, "--tool", "quiet", "--record", trace][..], &words, more].concat());
     let report = result.report()?;

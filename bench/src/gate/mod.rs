@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
     /// The columns, separated by commas (default: dmcheck, drcheck, dmacheck, three, vfio-user); there are also tracer,
-    /// ungated, posted, vfio-user-posted, polling, yielding and interrupt
+    /// ungated, held, vfio-user-held, polling, yielding and interrupt
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     tools: Vec<String>,
     /// Where device accesses are held

@@ -7,16 +7,22 @@
 use guardrail_host::{HostError, Symbols};
 use guardrail_trace::config::Holds;
 use guardrail_trace::log::Schedule;
+use guardrail_vm::brought::{GuestFile, GuestProgram};
 use guardrail_vm::prepare::Request;
 use guardrail_vm::rerun::Rerun;
 use guardrail_vm::run::{Forward, TcgThreads};
 use guardrail_vm::settings::Parameter;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Words in each ring of the log (16 MiB).
 pub const RING_WORDS: u64 = 1 << 21;
+/// The guest's usual memory, in MiB.
+pub const MEMORY_MIB: u32 = 512;
+/// What memory a guest may have, in MiB. With more, all machines have a part of it behind a gap.
+pub const MEMORY: RangeInclusive<u32> = 256..=2048;
 /// The shortest hold that leaves time to save a guest.
 const LEAST_HOLD_TO_SAVE: Duration = Duration::from_secs(20);
 
@@ -120,6 +126,12 @@ pub struct RunPlan {
     pub device: Option<String>,
     /// A workload by name, or the path of a script; absent for the workload of the driver's class.
     pub workload: Option<String>,
+    /// A program that is the workload, in place of `workload`.
+    pub program: Option<GuestProgram>,
+    /// Files that the guest gets.
+    pub files: Vec<GuestFile>,
+    /// The guest's memory, in MiB.
+    pub memory_mib: u32,
     /// Variables of the workload; one that it does not read is refused.
     pub variables: Vec<(String, String)>,
     /// Variables that are left out where the workload does not read them, such as those of a whole survey.
@@ -190,6 +202,9 @@ impl RunPlan {
             kernel: guardrail_vm::kernels::DEFAULT.to_owned(),
             device: None,
             workload: None,
+            program: None,
+            files: Vec::new(),
+            memory_mib: MEMORY_MIB,
             variables: Vec::new(),
             offered: Vec::new(),
             parameters: Vec::new(),
@@ -233,6 +248,11 @@ impl RunPlan {
         option("--kernel", kernel);
         self.device.iter().for_each(|device| option("--device", device));
         self.workload.iter().for_each(|workload| option("--workload", workload));
+        self.program.iter().for_each(|program| option("--exec", &program.to_string()));
+        self.files.iter().for_each(|file| option("--file", &file.to_string()));
+        if self.memory_mib != usual.memory_mib {
+            option("--memory", &self.memory_mib.to_string());
+        }
         if self.tools != usual.tools {
             let quiet = crate::tools::tools("quiet").is_ok_and(|quiet| quiet == self.tools);
             option("--tool", &if quiet { "quiet".to_owned() } else { self.tools.join(",") });

@@ -1,7 +1,7 @@
 //! The files that a run leaves in a kept folder (`check --out DIR`). They serve to repeat the run and to look
 //! at its findings again.
 
-use crate::plan::{GateKind, RunPlan};
+use crate::plan::{GateKind, MEMORY, MEMORY_MIB, RunPlan};
 use guardrail_host::drivers::{self, digest};
 use guardrail_host::{HostError, files};
 use guardrail_report::Report;
@@ -26,6 +26,9 @@ pub struct Stored {
     kernel: String,
     device: Option<String>,
     workload: Option<String>,
+    program: Option<String>,
+    files: Vec<String>,
+    memory_mib: Option<u32>,
     smp: u8,
     no_kaslr: bool,
     iommu: bool,
@@ -45,6 +48,9 @@ pub fn store(folder: &Path, plan: &RunPlan, prepared: &Prepared) -> Result<(), H
         kernel: found(&plan.kernel),
         device: plan.device.clone(),
         workload: plan.workload.as_deref().map(found),
+        program: plan.program.as_ref().map(|program| program.whole().to_string()),
+        files: plan.files.iter().map(|file| file.whole().to_string()).collect(),
+        memory_mib: Some(plan.memory_mib),
         smp: plan.cpus,
         no_kaslr: !plan.kaslr,
         iommu: plan.iommu,
@@ -115,9 +121,10 @@ pub fn keep_report(folder: &Path, report: &Report) -> Result<(), HostError> {
 impl Stored {
     /// The plan of the run, changed for held accesses: it has no gate, and a thread for each CPU.
     pub fn plan(&self) -> Result<RunPlan, HostError> {
-        if !(1..=4).contains(&self.smp) || self.timeout == 0 {
+        let memory_mib = self.memory_mib.unwrap_or(MEMORY_MIB);
+        if !(1..=4).contains(&self.smp) || self.timeout == 0 || !MEMORY.contains(&memory_mib) {
             return Err(HostError::Usage(format!(
-                "{FILE} is malformed: it names no possible number of CPUs or time"
+                "{FILE} is malformed: it names no possible number of CPUs, time or memory"
             )));
         }
         Ok(RunPlan {
@@ -125,6 +132,9 @@ impl Stored {
             kernel: self.kernel.clone(),
             device: self.device.clone(),
             workload: self.workload.clone(),
+            program: self.program.as_deref().map(str::parse).transpose()?,
+            files: self.files.iter().map(|file| file.parse()).collect::<Result<_, _>>()?,
+            memory_mib,
             variables: drivers::variables(&self.variables)?,
             parameters: drivers::parameters(&self.parameters)?,
             tools: Vec::new(),

@@ -1,5 +1,6 @@
 //! The command line: one module for each group of commands.
 
+mod build;
 mod check;
 mod choice;
 mod known;
@@ -10,12 +11,15 @@ mod report;
 mod symbols;
 mod transact;
 mod verify;
+mod version;
 
 use crate::errors::Status;
+pub use build::{BuildArgs, WatchArgs};
 pub use check::{AnalyzeArgs, CheckArgs, ConfirmArgs, DebugArgs, SurveyArgs, ViewArgs};
 use choice::one_of;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use guardrail_campaign::Harmed;
 use guardrail_guard::{Policy, Wanted};
 pub use known::{DiffArgs, DiffFormat};
@@ -26,10 +30,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 pub use transact::*;
 pub use verify::VerifyArgs;
+pub use version::version;
 
 /// Runs a Linux driver, unmodified, in a stock kernel under QEMU and reports its memory faults.
 #[derive(Debug, Parser)]
-#[command(name = "guardrail", version, term_width = 100, disable_help_subcommand = true)]
+#[command(name = "guardrail", version = version(), term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Exit status: 0 nothing found, 1 findings, 2 bad usage or input, 3 the run failed, \
                         4 a finding was contained, 5 not decided, 6 not exercised, 130 interrupted.")]
 pub struct Cli {
@@ -43,6 +48,10 @@ pub struct Cli {
 pub enum Command {
     /// Run a driver in a guest, and report what is found
     Check(Box<CheckArgs>),
+    /// Build a driver from its C sources for a kernel
+    Build(BuildArgs),
+    /// Check a driver again whenever its C sources change
+    Watch(WatchArgs),
     /// Run the same checkers over a recorded trace
     Analyze(AnalyzeArgs),
     /// Print the last report again, or findings of it in full
@@ -86,6 +95,18 @@ pub enum Command {
     /// Plant faults in drivers of the zoo, and show whether they are contained
     #[command(subcommand)]
     Selftest(Selftest),
+    /// Print the version, with the commit that it was built from
+    Version,
+    /// Print a script that completes the command line in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write manual pages, one for each command
+    Man {
+        /// The folder that gets them
+        folder: PathBuf,
+    },
     /// The analysis process of a run
     #[command(hide = true)]
     InternalAnalysis,
@@ -234,9 +255,9 @@ pub struct ProfileArgs {
     /// A parameter of the driver's module, such as debug=3; may be given several times
     #[arg(long = "param", value_name = "[MODULE.]NAME=VALUE")]
     pub parameters: Vec<String>,
-    /// A word for QEMU's command line, for tests; may be given several times
-    #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
-    pub qemu: Vec<String>,
+    /// A word for QEMU's command line; may be given several times
+    #[arg(long = "qemu-arg", value_name = "WORD", allow_hyphen_values = true)]
+    pub qemu_arg: Vec<String>,
     /// Keep the run folder (console, configuration, results) as DIR
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

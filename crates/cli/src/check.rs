@@ -3,6 +3,7 @@
 use crate::args::CheckArgs;
 use crate::errors::{CliError, Status, print_line, sentence};
 use crate::output;
+use guardrail_check::RunPlan;
 use guardrail_check::known::Known;
 use guardrail_host::Host;
 
@@ -14,6 +15,9 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     let known = Known::open(&args.known.plan(args.policy.as_deref()))?;
     let fits = |driver: &str| known.fits(driver);
     let host = Host::open()?;
+    if args.dry_run {
+        return describe(RunPlan { out: None, ..plan }, &host);
+    }
     let mut checked = guardrail_check::check_if(&plan, &host, &fits)?;
     known.mark(&mut checked.report);
     output::keep_last(&checked.report, &host.cache);
@@ -24,6 +28,14 @@ pub fn run(args: &CheckArgs) -> Result<Status, CliError> {
     known.keep(&checked.report, &checked.status)?;
     let status = checked.status.and_then(|status| known.judge(&checked.report, status));
     judge(status, checked.unwritten)
+}
+
+/// Prints what a run would do.
+fn describe(plan: RunPlan, host: &Host) -> Result<Status, CliError> {
+    let text = guardrail_check::run::prepare(&plan, host)?.describe();
+    host.progress.finish();
+    output::text(&text)?;
+    Ok(Status::Clean)
 }
 
 /// The exit status, in which a file that is not whole counts where nothing else does.

@@ -101,8 +101,8 @@ pub fn live(args: &VmStartArgs) -> Result<Status, CliError> {
     wanted.workload = Some(WORKLOAD.to_owned());
     let port = machine.port();
     // This is the guest's third serial port.
-    wanted.qemu.push("-serial".into());
-    wanted.qemu.push(format!("unix:{},server=on,wait=off", port.display()));
+    wanted.qemu_arg.push("-serial".into());
+    wanted.qemu_arg.push(format!("unix:{},server=on,wait=off", port.display()));
     if wanted.out.is_none() {
         wanted.out = Some(machine.folder().join("run"));
     }

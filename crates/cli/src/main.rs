@@ -6,6 +6,7 @@
 
 mod analyze;
 mod args;
+mod build;
 mod check;
 mod client;
 mod confirm;
@@ -16,6 +17,7 @@ mod errors;
 mod guard;
 mod headers;
 mod inject;
+mod install;
 mod learn;
 mod list;
 mod machines;
@@ -28,6 +30,7 @@ mod survey;
 mod transact;
 mod verify;
 mod view;
+mod watch;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -56,6 +59,8 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<Status, CliError> {
     match command {
         Command::Check(args) => check::run(&args),
+        Command::Build(args) => build::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Analyze(args) => analyze::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(&args),
@@ -72,6 +77,9 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Version => install::print_version(),
+        Command::Completions { shell } => install::completions(shell),
+        Command::Man { folder } => install::man(&folder),
         Command::Selftest(args::Selftest::Containment(args)) => selftest::containment(&args),
         Command::InternalAnalysis => guardrail_check::analysis::process::run(),
         Command::Client(command) => client::run(&command),

@@ -36,7 +36,7 @@ pub fn plan(args: &ProfileArgs) -> ProfilePlan {
         variables: args.variables.clone(),
         parameters: args.parameters.clone(),
         files: Vec::new(),
-        qemu: args.qemu.clone(),
+        qemu: args.qemu_arg.clone(),
         out: args.out.clone(),
     }
 }

@@ -12,6 +12,7 @@ pub mod drivers;
 pub mod error;
 pub mod files;
 pub mod folders;
+pub mod from_source;
 pub mod process;
 pub mod progress;
 pub mod signals;

@@ -59,6 +59,13 @@ impl Progress {
         }
     }
 
+    /// A line that a program in the guest printed.
+    pub fn printed(&self, text: &str) {
+        if self.guests.fetch_add(1, Ordering::Relaxed) < MOST_OF_GUESTS {
+            self.note(&format!("| {text}"));
+        }
+    }
+
     /// A finding, at the moment of its report.
     pub fn found(&self, checker: &str, kind: &str, action: &str) {
         self.step(&format!("{checker}: {kind} ({action})"));

@@ -2,6 +2,7 @@
 
 use crate::error::HostError;
 use crate::folders;
+use crate::from_source;
 use crate::progress::Progress;
 use guardrail_vm::kbuild;
 use guardrail_vm::kernels::{self, Kernel};
@@ -62,8 +63,12 @@ pub fn plan(
     Ok(Modules::of(kernel, parser)?.plan(&provide(packages, kernel, driver)?)?)
 }
 
-/// The same driver, or the file that is built of it where it is of the zoo.
+/// The same driver, or the file that is built of it where it is of the zoo, or given as sources.
 pub fn provide(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<String, HostError> {
+    if from_source::is_source(driver) {
+        let module = from_source::module(packages, kernel, driver, &Progress::silent())?;
+        return Ok(module.display().to_string());
+    }
     let built = match named(driver).filter(|_| !Path::new(driver).is_file()) {
         Some(name) => modules(packages, kernel, &[name])?.pop(),
         None => None,
@@ -71,7 +76,7 @@ pub fn provide(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<Str
     Ok(built.map_or(driver.to_owned(), |path| path.display().to_string()))
 }
 
-/// The same drivers, with those of the zoo replaced by files that are built for the kernel.
+/// The same drivers, with those of the zoo and those that are given as sources replaced by files that are built for the kernel.
 fn built_for(
     packages: &Packages,
     kernel: &str,
@@ -81,11 +86,18 @@ fn built_for(
     let ours = |driver: &String| named(driver).filter(|_| !Path::new(driver).is_file()).map(str::to_owned);
     let (places, names): (Vec<usize>, Vec<String>) =
         drivers.iter().enumerate().filter_map(|(i, driver)| Some((i, ours(driver)?))).unzip();
+    let is_source = |driver: &String| from_source::is_source(driver);
+    if names.is_empty() && !drivers.iter().any(is_source) {
+        return Ok(drivers);
+    }
+    let kernel = kernels::find(packages, kernel)?;
+    for source in drivers.iter_mut().filter(|driver| is_source(driver)) {
+        *source = from_source::module(packages, &kernel, source, progress)?.display().to_string();
+    }
     if names.is_empty() {
         return Ok(drivers);
     }
     progress.step("the zoo");
-    let kernel = kernels::find(packages, kernel)?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (place, path) in places.into_iter().zip(modules(packages, &kernel, &names)?) {
         drivers[place] = path.display().to_string();

@@ -131,6 +131,16 @@ pub enum Error {
         /// The last lines of its error output.
         why: String,
     },
+    /// Sources that do not build.
+    #[error("{program} failed: {why}")]
+    Build {
+        /// The build script's name.
+        program: String,
+        /// The line of its output that explains it.
+        why: String,
+        /// All that the script and the compiler said.
+        said: String,
+    },
     /// A file that the process which parses gave no answer about.
     #[error("{} cannot be read: the process that parses it {why}", .what.display())]
     Parser {
@@ -168,7 +178,7 @@ impl Error {
     }
 
     /// Wraps an I/O error; a full disk gets its own kind.
-    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Error {
+    pub fn io(doing: &'static str, path: &Path, source: io::Error) -> Error {
         if source.raw_os_error() == Some(libc::ENOSPC) || source.raw_os_error() == Some(libc::EDQUOT) {
             return Error::DiskFull { path: path.to_path_buf() };
         }

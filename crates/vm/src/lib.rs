@@ -24,6 +24,7 @@ mod guest_image;
 #[cfg(feature = "talk")]
 pub mod heard;
 mod kernel;
+mod libraries;
 mod oracle;
 pub mod parser;
 pub mod qemu;
@@ -34,7 +35,7 @@ pub use exercise::{catalog, disk, http, settings, workload};
 pub use fetch::cache::Cache;
 pub use fetch::owned::{OwnedFolder, try_lock};
 pub use fetch::{cache, packages, software, sources};
-pub use guest_image::{admission, initramfs, prepare};
+pub use guest_image::{admission, brought, initramfs, prepare};
 pub use kernel::{installed, jobs, kbuild, kernels, modules, runtime, symbols};
 pub use oracle::{packets, sectors};
 pub use qemu::qmp;

@@ -4,11 +4,13 @@ use crate::analysis::supervisor::Analysis;
 use crate::gate;
 use crate::gate::outside::Outside;
 use crate::on_finding::OnFinding;
+use crate::run::printed::Printed;
 use crate::snapshots::Snapshots;
 use guardrail_host::folders::LogFolder;
 use guardrail_host::{Host, HostError};
 use guardrail_trace::log::{FailReason, Log};
 use guardrail_vm::prepare::Prepared;
+use guardrail_vm::progress::Progress;
 use guardrail_vm::run::{Finished, Options, Save, Stop, Watch};
 use std::cell::RefCell;
 
@@ -37,6 +39,7 @@ impl Guest<'_> {
     pub fn run(self, prepared: &Prepared, options: &Options) -> Result<Finished, HostError> {
         let Guest { log, shared, host, analysis, outside, snapshots, mut on_finding, mut until } = self;
         let analysis = RefCell::new(analysis);
+        let mut printed = Printed::new(&options.folder);
         let mut save = snapshots.map(|snapshots| {
             snapshots.saving(&host.progress, |finding| {
                 if let Some(analysis) = analysis.borrow_mut().as_mut() {
@@ -49,6 +52,10 @@ impl Guest<'_> {
                 // Every process has opened the log by now. The name is removed now, so that no end of the run
                 // leaves it behind.
                 shared.unlink();
+                if let Progress::Output(text) = line {
+                    printed.line(text);
+                    return host.progress.printed(text);
+                }
                 host.progress.guest(time, &line.to_string());
             },
             stop: &mut || {

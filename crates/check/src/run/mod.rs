@@ -15,9 +15,11 @@
 //! - Only the run folder outlives a run, where the plan keeps it.
 
 pub mod conclude;
+mod described;
 pub mod guest;
 mod interruption;
 pub mod prepare;
+mod printed;
 pub mod start;
 pub mod tracer;
 pub mod watch;

@@ -48,5 +48,7 @@ pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostE
 pub fn drivers(plan: &RunPlan, host: &Host) -> Result<Prepared, HostError> {
     let mut prepared = zoo::prepare(&Packages::new(&host.cache), plan.request(), &host.progress)?;
     prepared.set_parameters(&plan.parameters)?;
+    let names = plan.variables.iter().map(|(name, _)| name.as_str());
+    prepared.bring(&plan.files, plan.program.as_ref(), plan.memory_mib, names)?;
     Ok(prepared)
 }

@@ -117,8 +117,8 @@ impl<'a> Ready<'a> {
         Ok(modules)
     }
 
-    fn options(&self, config: &Path) -> Options {
-        let RunPlan { observe, cpus, threads, kaslr, iommu, time_limit, .. } = *self.plan;
+    pub(super) fn options(&self, config: &Path) -> Options {
+        let RunPlan { observe, cpus, threads, kaslr, iommu, memory_mib, time_limit, .. } = *self.plan;
         let plugins = match observe {
             Observe::None => Vec::new(),
             _ => vec![Plugin { library: self.tracer.clone(), config: config.to_path_buf() }],
@@ -131,6 +131,7 @@ impl<'a> Ready<'a> {
             limits: Limits { total: time_limit, ..Limits::default() },
             kaslr,
             iommu,
+            memory_mib,
             kernel_arguments: self.plan.kernel_arguments.clone(),
             whole_log: true,
             forwards: self.plan.forwards.clone(),

@@ -6,7 +6,7 @@ use crate::args::opened::OpenArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::args::{ListFormat, OutputArgs, TableFormat};
 use clap::Args;
-use guardrail_check::plan::RING_WORDS;
+use guardrail_check::plan::{MEMORY, MEMORY_MIB, RING_WORDS};
 use guardrail_check::survey::SurveyPlan;
 use guardrail_check::view::Filter;
 use guardrail_check::{Effort, GateKind, Mode, Observe, RunPlan};
@@ -14,6 +14,7 @@ use guardrail_host::HostError;
 use guardrail_host::drivers::{parameters, variables};
 use guardrail_host::folders::absolute;
 use guardrail_trace::log::Schedule;
+use guardrail_vm::brought::{GuestFile, GuestProgram};
 use guardrail_vm::rerun::Rerun;
 use guardrail_vm::run::{Forward, TcgThreads};
 use std::ffi::OsString;
@@ -23,7 +24,7 @@ use std::time::Duration;
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// A module of the kernel (e1000), the path of a .ko, or zoo/NAME; several take turns in one guest
+    /// A module of the kernel (e1000), the path of a .ko, of a C file or of a folder of sources, or zoo/NAME; several take turns in one guest
     #[arg(required = true, value_name = "DRIVER")]
     pub drivers: Vec<String>,
     /// The kernel: 6.1, 6.12, 7.2 (also 6.1-cloud, 6.1-rt, …), a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE
@@ -38,6 +39,12 @@ pub struct CheckArgs {
     /// What exercises the driver, instead of the workload of its class
     #[arg(long, value_name = "NAME|SCRIPT")]
     pub workload: Option<String>,
+    /// A program of yours that exercises the driver, with its arguments in quotes; its libraries come with it
+    #[arg(long, value_name = "COMMAND", conflicts_with = "workload")]
+    pub exec: Option<GuestProgram>,
+    /// A file or folder for the guest, in /root unless DST says where; may be given several times
+    #[arg(long = "file", value_name = "SRC[:DST]")]
+    pub brought: Vec<GuestFile>,
     /// What happens at a finding
     #[arg(long, value_parser = one_of::<Mode>(), default_value = "permissive")]
     pub mode: Mode,
@@ -68,6 +75,9 @@ pub struct CheckArgs {
     /// Run the guest's CPUs by turns on one thread, or on a thread each
     #[arg(long, value_parser = one_of::<TcgThreads>(), default_value = "single")]
     pub thread: TcgThreads,
+    /// The guest's memory, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = MEMORY_MIB, value_parser = clap::value_parser!(u32).range(i64::from(*MEMORY.start())..=i64::from(*MEMORY.end())))]
+    pub memory: u32,
     /// Boot the kernel at its link-time address
     #[arg(long)]
     pub no_kaslr: bool,
@@ -110,9 +120,12 @@ pub struct CheckArgs {
     /// Run the virtual machine again that was recorded in DIR; the other options must be as they were
     #[arg(long, value_name = "DIR")]
     pub vm_replay: Option<PathBuf>,
-    /// A word for QEMU's command line, for tests; may be given several times
-    #[arg(long = "qemu", value_name = "WORD", hide = true, allow_hyphen_values = true)]
-    pub qemu: Vec<String>,
+    /// A word for QEMU's command line; may be given several times
+    #[arg(long = "qemu-arg", value_name = "WORD", allow_hyphen_values = true)]
+    pub qemu_arg: Vec<String>,
+    /// Print what would be run, and run nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Also write the trace to FILE
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -146,6 +159,9 @@ impl CheckArgs {
             kernel: self.kernel.clone(),
             device: self.device.clone(),
             workload: self.workload.clone(),
+            program: self.exec.clone(),
+            files: self.brought.clone(),
+            memory_mib: self.memory,
             variables: variables(&self.variables)?,
             offered: variables(&self.offered)?,
             parameters: parameters(&self.parameters)?,
@@ -171,7 +187,7 @@ impl CheckArgs {
             ring_words: self.log_words,
             forwards: self.forwards.clone(),
             rerun,
-            qemu_arguments: self.qemu.clone(),
+            qemu_arguments: self.qemu_arg.clone(),
             record: self.record.clone(),
             out: self.out.clone(),
             confirm: self.confirm.then(Effort::default),

@@ -18,8 +18,10 @@ pub struct Workload {
     pub needs: Class,
     /// The text of the script.
     pub script: String,
-    /// True for a script of the user.
+    /// True for a script or a program of the user's.
     from_user: bool,
+    /// True for a program, which has the variables in its environment.
+    runs_program: bool,
     /// The variables that it reads, with their defaults.
     pub defaults: Vec<(&'static str, &'static str)>,
     /// The programs that it uses besides those of every guest (see [`crate::fetch::software`]).
@@ -64,6 +66,8 @@ const FULL_SOUND: &str = include_str!("../../../../guest/workloads/full-sound.sh
 const FULL_INPUT: &str = include_str!("../../../../guest/workloads/full-input.sh");
 const FULL_OTHER: &str = include_str!("../../../../guest/workloads/full-other.sh");
 const LOAD: &str = include_str!("../../../../guest/workloads/load.sh");
+/// The script before a program of the user's.
+const EXEC: &str = include_str!("../../../../guest/workloads/exec.sh");
 /// The script of a guest that continues after the workload.
 const COMMANDS: &str = include_str!("../../../../guest/workloads/commands.sh");
 const STRESS: &str = include_str!("../../../../guest/workloads/stress.sh");
@@ -324,6 +328,7 @@ impl Workload {
             needs,
             script: [DEVICE, script].join("\n"),
             from_user: false,
+            runs_program: false,
             defaults: defaults.to_vec(),
             software: &[],
             modules: &[],
@@ -341,6 +346,7 @@ impl Workload {
                 .collect::<Vec<_>>()
                 .join("\n"),
             from_user: false,
+            runs_program: false,
             defaults: benchmark.defaults.to_vec(),
             software: benchmark.software,
             modules: benchmark.modules,
@@ -385,10 +391,11 @@ impl Workload {
         words.collect()
     }
 
-    /// True where the script can read a variable that it does not name: a script of the user that makes names as
-    /// it runs, or reads its whole environment.
+    /// True where the script can read a variable that it does not name: a program, or a script of the user that makes
+    /// names as it runs, or reads its whole environment.
     pub fn reads_any(&self) -> bool {
-        self.from_user && self.words().any(|(_, word)| ["eval", "env", "printenv"].contains(&word))
+        self.runs_program
+            || self.from_user && self.words().any(|(_, word)| ["eval", "env", "printenv"].contains(&word))
     }
 
     /// The words of the script, each with the text before it.
@@ -399,6 +406,25 @@ impl Workload {
             let (before, rest) = self.script.split_at(at);
             (before, &rest[..rest.find(|c| !letter(c)).unwrap_or(rest.len())])
         })
+    }
+
+    /// A program of the user's, which has these variables in its environment. `command` starts it in the guest.
+    pub(crate) fn from_program<'a>(
+        path: &Path,
+        command: &str,
+        variables: impl Iterator<Item = &'a str>,
+    ) -> Workload {
+        let exported: String = variables.map(|name| format!("export {name}\n")).collect();
+        Workload {
+            name: path.display().to_string(),
+            needs: Class::None,
+            script: format!("{DEVICE}\n{EXEC}\n{exported}step exec program {command}\n"),
+            from_user: true,
+            runs_program: true,
+            defaults: Vec::new(),
+            software: &[],
+            modules: &[],
+        }
     }
 
     /// The script at `path`.
@@ -417,6 +443,7 @@ impl Workload {
             needs: Class::None,
             script,
             from_user: true,
+            runs_program: false,
             defaults: Vec::new(),
             software: &[],
             modules: &[],

@@ -7,10 +7,7 @@
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::fetch::packages::{Fetch, Packages};
-use object::elf::{DT_NEEDED, FileHeader64};
-use object::read::elf::{Dyn, FileHeader};
-use object::{Endianness, SectionIndex};
-use std::collections::BTreeSet;
+use crate::libraries::Libraries;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -127,21 +124,21 @@ impl Software {
         archive.file("etc/passwd", 0o644, USERS.as_bytes());
         archive.file("etc/group", 0o644, GROUPS.as_bytes());
         archive.folder(&format!("{IN_GUEST}/lib"));
-        let mut libraries = BTreeSet::from([LOADER.to_owned()]);
         let folder = self.tree.join("lib");
+        let mut libraries = Libraries::among(&[&folder]);
         for name in programs {
             let path = self.program(name)?;
             let bytes = fs::read(&path).context("read", &path)?;
-            closure(&bytes, &path, &[&folder], &mut libraries)?;
+            libraries.add_needs(&bytes, &path)?;
             archive.file(&format!("{IN_GUEST}/{name}"), 0o755, &bytes);
             archive.file(&format!("sbin/{name}"), 0o755, wrapper(name).as_bytes());
             for (_, data) in DATA.iter().filter(|(program, _)| program == name) {
                 add_folder(archive, &self.tree.join("data").join(data), data)?;
             }
         }
-        for name in libraries {
-            let path = folder.join(&name);
-            let bytes = fs::read(&path).context("read", &path)?;
+        libraries.add(LOADER, &self.tree)?;
+        for (name, path) in libraries.found() {
+            let bytes = fs::read(path).context("read", path)?;
             archive.file(&format!("{IN_GUEST}/lib/{name}"), 0o755, &bytes);
         }
         Ok(())
@@ -160,7 +157,8 @@ fn wrapper(name: &str) -> String {
 fn pick(whole: &Path, folder: &Path) -> Result<()> {
     let places = LIBRARIES.map(|place| whole.join(place));
     let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
-    let mut libraries = BTreeSet::from([LOADER.to_owned()]);
+    let mut libraries = Libraries::among(&places);
+    libraries.add(LOADER, whole)?;
     for name in ["bin", "lib", "data"] {
         let path = folder.join(name);
         fs::create_dir(&path).context("create", &path)?;
@@ -168,55 +166,16 @@ fn pick(whole: &Path, folder: &Path) -> Result<()> {
     for (name, place) in PROGRAMS {
         let path = whole.join(place);
         let bytes = fs::read(&path).context("read", &path)?;
-        closure(&bytes, &path, &places, &mut libraries)?;
+        libraries.add_needs(&bytes, &path)?;
         copy(&path, &folder.join("bin").join(name))?;
     }
-    for name in &libraries {
-        copy(&find(name, &places, whole)?, &folder.join("lib").join(name))?;
+    for (name, path) in libraries.found() {
+        copy(path, &folder.join("lib").join(name))?;
     }
     for (_, data) in DATA {
         copy_folder(&whole.join(data), &folder.join("data").join(data))?;
     }
     Ok(())
-}
-
-/// Adds the libraries that an ELF file needs, and those that these need.
-fn closure(bytes: &[u8], path: &Path, places: &[&Path], libraries: &mut BTreeSet<String>) -> Result<()> {
-    for name in needed(bytes).ok_or_else(|| bad(path, "it is no program for this machine"))? {
-        if libraries.contains(&name) {
-            continue;
-        }
-        let file = find(&name, places, path)?;
-        let bytes = fs::read(&file).context("read", &file)?;
-        libraries.insert(name);
-        closure(&bytes, &file, places, libraries)?;
-    }
-    Ok(())
-}
-
-/// The libraries that an ELF file names.
-fn needed(bytes: &[u8]) -> Option<Vec<String>> {
-    let header = FileHeader64::<Endianness>::parse(bytes).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, bytes).ok()?;
-    let Some((entries, link)) = sections.dynamic(endian, bytes).ok()? else { return Some(Vec::new()) };
-    let strings = sections.strings(endian, bytes, SectionIndex(link.0)).ok()?;
-    let wanted = entries.iter().filter(|entry| entry.tag32(endian) == Some(DT_NEEDED));
-    let name = |entry: &_| {
-        let text = Dyn::string(entry, endian, strings).ok()?;
-        let text = std::str::from_utf8(text).ok()?;
-        (!text.contains('/')).then(|| text.to_owned())
-    };
-    wanted.map(name).collect()
-}
-
-fn find(name: &str, places: &[&Path], of: &Path) -> Result<PathBuf> {
-    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
-    found.ok_or_else(|| bad(of, &format!("it needs {name}, which none of the packages has")))
-}
-
-fn bad(path: &Path, why: &str) -> Error {
-    Error::Program { program: path.display().to_string(), why: why.to_owned() }
 }
 
 fn damaged(tree: &Path, name: &str) -> Error {
@@ -272,18 +231,6 @@ fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_names_its_libraries_and_other_files_are_refused() {
-        // The test itself is a program.
-        let path = std::env::current_exe().unwrap();
-        let names = needed(&fs::read(&path).unwrap()).unwrap();
-        assert!(names.iter().any(|name| name == "libc.so.6"), "{names:?}");
-        assert_eq!(needed(b"#!/bin/sh\n"), None);
-        let mut libraries = BTreeSet::new();
-        let error = closure(&fs::read(&path).unwrap(), &path, &[], &mut libraries).unwrap_err().to_string();
-        assert!(error.contains("which none of the packages has"), "{error}");
-    }
 
     #[test]
     fn programs_that_the_tree_lacks_are_told() {

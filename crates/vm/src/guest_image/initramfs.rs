@@ -7,6 +7,7 @@ use crate::exercise::settings::Parameters;
 use crate::exercise::workload::{Workload, is_variable, shell_quoted};
 use crate::fetch::software::Software;
 use crate::guest_image::admission;
+use crate::guest_image::brought::Brought;
 use crate::guest_image::prepare::Companion;
 use crate::kernel::modules::{LoadPlan, ModuleFile};
 use crate::parser::Parser;
@@ -36,6 +37,8 @@ pub struct Contents<'a> {
     pub workload: &'a Workload,
     /// The programs that the workload uses; `None` where it uses none.
     pub software: Option<&'a Software>,
+    /// What the user brings along.
+    pub brought: &'a Brought,
     /// Further files for the guest's folder `/guardrail`.
     pub files: &'a [(String, Vec<u8>)],
     /// Drivers that run in turn after the first.
@@ -70,7 +73,7 @@ pub fn awaited(contents: &Contents<'_>) -> Result<Vec<u8>> {
 /// About how many bytes the files of a run have, before they are compressed.
 pub fn size_of_run(contents: &Contents<'_>) -> usize {
     let files = contents.files.iter().map(|(_, bytes)| bytes.len());
-    modules(contents).map(|module| module.bytes.len()).chain(files).sum()
+    modules(contents).map(|module| module.bytes.len()).chain(files).sum::<usize>() + contents.brought.bytes()
 }
 
 /// All modules that a run loads.
@@ -163,6 +166,7 @@ fn of_run(archive: &mut Archive, contents: &Contents<'_>) -> Result<()> {
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/workload", 0o644, contents.workload.script.as_bytes());
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
+    contents.brought.add_to(archive);
     for (name, bytes) in contents.files {
         archive.file(&format!("guardrail/{name}"), 0o755, bytes);
     }

@@ -3,5 +3,6 @@
 //! **Knows**: kernel, modules, workload and programs of one run. **Must not know**: QEMU's command line.
 
 pub mod admission;
+pub mod brought;
 pub mod initramfs;
 pub mod prepare;

@@ -6,6 +6,7 @@ use crate::exercise::settings::{self, Parameter, Parameters};
 use crate::exercise::workload::Workload;
 use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
+use crate::guest_image::brought::{Brought, GuestFile, GuestProgram};
 use crate::kernel::direct;
 use crate::kernel::kernels::{self, Kernel};
 use crate::kernel::modules::{LoadPlan, ModuleFile, Modules};
@@ -65,6 +66,8 @@ pub struct Prepared {
     pub more: Vec<Companion>,
     /// The parameters that the user sets, by module.
     pub parameters: Parameters,
+    /// What the user brings along.
+    pub(crate) brought: Brought,
     /// The tree with the guest's programs, in the cache.
     pub guest_tree: PathBuf,
     /// Who reads the kernel and the modules.
@@ -144,6 +147,7 @@ impl Prepared {
             software,
             more,
             parameters,
+            brought: Brought::default(),
             guest_tree,
             parser: parser.clone(),
         })
@@ -172,6 +176,22 @@ impl Prepared {
         let drivers: Vec<&ModuleFile> = plans.iter().map(|plan| &plan.driver).collect();
         let others: Vec<&ModuleFile> = plans.iter().flat_map(|plan| &plan.before).chain(&self.also).collect();
         self.parameters = settings::assign(given, &drivers, &others)?;
+        Ok(())
+    }
+
+    /// Gives the guest, which has so much memory, files of the user's. A program becomes the workload, with these variables
+    /// in its environment.
+    pub fn bring<'a>(
+        &mut self,
+        files: &[GuestFile],
+        program: Option<&GuestProgram>,
+        memory_mib: u32,
+        variables: impl Iterator<Item = &'a str>,
+    ) -> Result<()> {
+        self.brought = Brought::load(files, program, memory_mib)?;
+        if let Some(program) = program {
+            self.workload = Workload::from_program(&program.path, &program.command(), variables);
+        }
         Ok(())
     }
 

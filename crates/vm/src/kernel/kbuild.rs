@@ -52,17 +52,18 @@ pub fn run_with(
     rest: &[&OsStr],
 ) -> Result<()> {
     let name = format!("{}/{}", name_of(script.parent()), name_of(Some(script)));
-    let failed = |why: String| Error::Program { program: name.clone(), why };
+    let failed = |why: String, said: String| Error::Build { program: name.clone(), why, said };
     let attempt = |library: Option<&Path>| {
         let mut command = Command::new(script);
         if let Some(library) = library {
             command.arg("--runtime").arg(library);
         }
         command.args(options).arg(headers).arg(release).args(rest).stdin(Stdio::null());
-        let output = group::output(&mut command).map_err(|error| failed(error.to_string()))?;
+        let output = group::output(&mut command).map_err(|error| failed(error.to_string(), String::new()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
         match output.status.success() {
             true => Ok(()),
-            false => Err(failed(reason(&String::from_utf8_lossy(&output.stderr), &name))),
+            false => Err(failed(reason(&said, &name), said.into_owned())),
         }
     };
     let library = packages.cache().path("qemu");
@@ -70,7 +71,7 @@ pub fn run_with(
         return attempt(Some(&library));
     }
     match attempt(None) {
-        Err(Error::Program { why, .. }) if why.contains(WANTS_LIBRARY) => {
+        Err(Error::Build { why, .. }) if why.contains(WANTS_LIBRARY) => {
             attempt(Some(&Qemu::fetched(packages)?))
         }
         built => built,

@@ -362,8 +362,8 @@ impl Guest {
                     return;
                 }
                 (watch.progress)(time, &line);
-                // A sign of life is not a step.
-                if matches!(line, Progress::Alive(_)) {
+                // Signs of life are no steps.
+                if matches!(line, Progress::Alive(_) | Progress::Output(_)) {
                     return;
                 }
                 keep(&mut self.progress, (time, line));

@@ -3,11 +3,10 @@
 //! A run asks for one by a key: a digest of all that the guest is before it gets the files of the run. The first run
 //! with a key boots, the second boots and is saved on the way, and those after it continue from what was saved.
 
-use crate::exercise::disk::Image;
 use crate::fetch::owned::{self, OwnedFolder};
 use crate::guest_image::initramfs::{self, Contents};
 use crate::guest_image::prepare::Prepared;
-use crate::run::machine::{self, Channels, Files};
+use crate::run::machine;
 use crate::run::options::{Kept, Options, Start};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -204,11 +203,7 @@ fn remove(place: &Path) {
 fn key(prepared: &Prepared, options: &Options, base: &[u8]) -> Option<String> {
     let mut digest = Sha256::new();
     digest.update(base);
-    let disk = prepared.choice.class.has_disk().then(|| Image { path: "disk".into(), bad: None });
-    let files = Files { kernel: Path::new(""), initramfs: Path::new(""), given: &[], disk: disk.as_ref() };
-    let channels = Channels { console: 0, progress: 0, qmp: 0, ports: 0 };
-    let command = machine::command(prepared, options, files, &[], channels);
-    for word in command.get_args() {
+    for word in machine::shape(prepared, options, Path::new("")).get_args() {
         digest.update(word.as_encoded_bytes());
         digest.update([0]);
     }

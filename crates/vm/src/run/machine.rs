@@ -113,6 +113,14 @@ pub(crate) fn command(
     command
 }
 
+/// The command without what differs from run to run: all files but the kernel, channels and plugins.
+pub(crate) fn shape(prepared: &Prepared, options: &Options, kernel: &Path) -> Command {
+    let disk = prepared.choice.class.has_disk().then(|| Image { path: "disk".into(), bad: None });
+    let files = Files { kernel, initramfs: Path::new(""), given: &[], disk: disk.as_ref() };
+    let channels = Channels { console: 0, progress: 0, qmp: 0, ports: 0 };
+    command(prepared, options, files, &[], channels)
+}
+
 /// The id of the driver's device in QEMU.
 pub fn device_id(prepared: &Prepared) -> &str {
     let first = prepared.choice.device.as_ref().and_then(|device| device.options.first());

@@ -90,6 +90,14 @@ pub fn save(prepared: &Prepared, options: &Options, file: &Path, watch: &mut Wat
     }
 }
 
+/// The words of QEMU's command line for a run, without its folder's files, channels and plugins.
+pub fn words_of_qemu(prepared: &Prepared, options: &Options) -> Vec<String> {
+    let kernel = machine::unpacked(prepared, options).unwrap_or(&prepared.kernel.vmlinuz);
+    let command = machine::shape(prepared, options, kernel);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Runs the guest. Call it on a thread that lives as long as the run: QEMU ends with that thread.
 pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Result<Finished> {
     if !(1..=4).contains(&options.cpus) {
@@ -125,6 +133,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         class: prepared.choice.class,
         workload: &prepared.workload,
         software: prepared.software.as_ref(),
+        brought: &prepared.brought,
         files: &options.files,
         more: &prepared.more,
         variables: &variables,

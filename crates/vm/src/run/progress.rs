@@ -28,6 +28,8 @@ pub enum Progress {
     Failed(String, String),
     /// The CPU with this number runs processes; reported every second where the run wants it.
     Alive(u8),
+    /// A line that the user's program printed.
+    Output(String),
     /// The guest asks the host to do something to the device.
     Ask(String),
     /// The driver's exit function returned.
@@ -64,6 +66,7 @@ impl Progress {
                 Progress::Failed(step, if why.is_empty() { "no reason given".into() } else { why })
             }
             "alive" => Progress::Alive(rest.parse().ok()?),
+            "output" => Progress::Output(rest),
             "ask" => Progress::Ask(rest),
             "unloaded" => Progress::Unloaded(rest),
             "done" => Progress::Done,
@@ -86,6 +89,7 @@ impl std::fmt::Display for Progress {
             Progress::Skipped(step, why) => write!(f, "{step} skipped: {why}"),
             Progress::Failed(step, why) => write!(f, "{step} failed: {why}"),
             Progress::Alive(cpu) => write!(f, "CPU {cpu} is alive"),
+            Progress::Output(line) => write!(f, "| {line}"),
             Progress::Ask(what) => write!(f, "asked for {what}"),
             Progress::Unloaded(driver) => write!(f, "unloaded {driver}"),
             Progress::Done => write!(f, "done"),
@@ -134,6 +138,7 @@ mod tests {
         assert_eq!(Progress::parse("guardrail: ok read"), Some(Progress::Ok("read".into())));
         assert_eq!(Progress::parse("guardrail: ask link-up"), Some(Progress::Ask("link-up".into())));
         assert_eq!(Progress::parse("guardrail: alive 1"), Some(Progress::Alive(1)));
+        assert_eq!(Progress::parse("guardrail: output a  b"), Some(Progress::Output("a  b".into())));
         assert_eq!(Progress::parse("guardrail: alive x"), None);
         assert_eq!(Progress::parse("guardrail: dance"), None);
         assert_eq!(Progress::parse("done"), None);

@@ -1,0 +1,234 @@
+//! What users bring along: sources of a driver, a program that exercises it, files, kernels; and Guardrail as a package.
+
+use guardrail_tests::{check, ensure, findings, guardrail, program, root};
+use guardrail_vm::packages::Packages;
+use guardrail_vm::{Cache, kernels};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+fn main() {
+    let trials = vec![
+        Trial::test("a driver's sources, a program and a file lead to a finding with its line", from_sources),
+        Trial::test("sources that do not build say why", unbuilt),
+        Trial::test("a program that fails ends the workload with its status", failing),
+        Trial::test("a kernel from another distribution's package boots", foreign_kernel),
+        Trial::test("a package of Guardrail works where it is unpacked", packaged),
+        Trial::test("a driver that is watched is checked again when it changes", watched),
+        Trial::test("a dry run says what would be run", dry),
+    ];
+    guardrail_tests::run(Arguments::from_args(), trials)
+}
+
+/// A folder with the fixtures' driver and program, compiled for this machine.
+struct Own {
+    folder: tempfile::TempDir,
+}
+
+impl Own {
+    fn new() -> Result<Own, Failed> {
+        let own = Own { folder: tempfile::tempdir()? };
+        let fixtures = root().join("tests/fixtures/own");
+        fs::copy(fixtures.join("gauge.c"), own.path("gauge.c"))?;
+        let compiler = Command::new("gcc")
+            .arg("-o")
+            .arg(own.path("write_gauge"))
+            .arg(fixtures.join("write_gauge.c"))
+            .arg("-lm")
+            .status()?;
+        ensure(compiler.success(), || "the program does not compile".into())?;
+        fs::write(own.path("words"), "eleven byte")?;
+        Ok(own)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn word(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}
+
+/// The fault is in a string of just the size of its object. KFENCE and the checker see it; the line is the file's own.
+fn from_sources() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let exec = format!("{} /data/words", own.word("write_gauge"));
+    let file = format!("{}:/data/", own.word("words"));
+    let (driver, out) = (own.word("gauge.c"), own.word("run"));
+    let result = check(&[
+        &driver, "--exec", &exec, "--file", &file, "--set", "LEVEL=7", "--memory", "384", "--out", &out,
+    ]);
+    let source = fs::read_to_string(own.path("gauge.c"))?;
+    let line = source.lines().position(|line| line.contains("/* BUG */")).map(|at| at as u64 + 1);
+    let found = findings(result.report()?).find(|finding| finding["kind"] == "out-of-bounds").cloned();
+    let found = found.ok_or_else(|| result.said())?;
+    let at = &found["location"];
+    let named = at["file"].as_str().is_some_and(|file| file.ends_with("gauge.c"));
+    ensure(named && at["line"].as_u64() == line && found["function"] == "gauge_keep", || {
+        format!("{found:#}")
+    })?;
+    let printed = fs::read_to_string(own.path("run/output.log"))?;
+    ensure(printed == "level 7, 11 bytes, 3.317\n", || printed.clone())?;
+    ensure(result.status == 1 && result.stderr.contains("| level 7, 11 bytes"), || result.said())?;
+    // The folder of the sources is as it was.
+    let names = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let mut left: Vec<String> = fs::read_dir(own.folder.path())?.flatten().map(names).collect();
+    left.sort();
+    ensure(left == ["gauge.c", "run", "words", "write_gauge"], || format!("{left:?}"))
+}
+
+/// The fault is there only after the change.
+fn watched() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let (driver, source) = (own.path("gauge.c"), fs::read_to_string(own.path("gauge.c"))?);
+    fs::write(&driver, source.replace("kept[length] = 0;", "kept[length - 1] = 0;"))?;
+    let log = fs::File::create(own.path("log"))?;
+    let exec = format!("{} /root/words", own.word("write_gauge"));
+    let mut watcher = Command::new(program())
+        .arg("watch")
+        .arg(&driver)
+        .args(["--", "--exec", &exec, "--file", &own.word("words")])
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()?;
+    let said = || fs::read_to_string(own.path("log")).unwrap_or_default();
+    let ended = |word: &str| {
+        let deadline = Instant::now() + Duration::from_secs(300);
+        while !said().contains(word) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        said().contains(word)
+    };
+    let clean = ended("the check ended with status 0");
+    fs::write(&driver, source)?;
+    let found = clean && ended("the check ended with status 1");
+    // SAFETY: the process was not waited for, so that the number is its own.
+    unsafe { libc::kill(watcher.id() as i32, libc::SIGINT) };
+    let status = watcher.wait()?;
+    ensure(found && status.code() == Some(130), || format!("{status}\n{}", said()))
+}
+
+fn unbuilt() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("broken.c"), "#include <linux/module.h>\nint x = nobody;\nMODULE_LICENSE(\"GPL\");\n")?;
+    for command in [&["build"][..], &["check", "--format", "json"]] {
+        let result = guardrail(&[command, &[&path("broken.c")]].concat());
+        let last = result.stderr.lines().last().unwrap_or_default().to_owned();
+        let right = last.contains("broken.c does not build for 6.1.0") && last.contains("broken.c:2:");
+        let shown = result.stderr.contains(&format!("{}:2:", path("broken.c")));
+        ensure(result.status == 2 && right && shown, || result.said())?;
+    }
+    fs::write(path("other.c"), "")?;
+    let result = guardrail(&["build", &format!("{}/", folder.path().display())]);
+    ensure(result.status == 2 && result.stderr.contains("several C files"), || result.said())?;
+    let result = guardrail(&["build", "e1000"]);
+    ensure(result.status == 2 && result.stderr.contains("neither a C file nor a folder"), || result.said())
+}
+
+fn failing() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("mine.sh");
+    // What it leaves running holds its output.
+    fs::write(&script, "#!/bin/sh\nsleep 1000 &\necho one; echo \"last of $DRIVER\" >&2; exit 7\n")?;
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
+    let result = check(&["dummy", "--exec", &format!("{} x", script.display())]);
+    let why = "the workload failed at 'exec': exit status 7, after: last of dummy";
+    ensure(result.status == 3 && result.stderr.contains(why) && result.stderr.contains("| one"), || {
+        result.said()
+    })?;
+    fs::write(&script, "#!/usr/bin/python3\n")?;
+    let result = check(&["dummy", "--exec", &script.display().to_string()]);
+    ensure(result.status == 2 && result.stderr.contains("it is run by /usr/bin/python3"), || result.said())
+}
+
+/// Debian's kernel, packed as Arch packs its own.
+fn foreign_kernel() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let kernel = kernels::find(&Packages::new(&Cache::open()?), "6.1")?;
+    let modules = folder.path().join("usr/lib/modules").join(&kernel.release);
+    fs::create_dir_all(modules.join("kernel/drivers/net"))?;
+    fs::copy(&kernel.vmlinuz, modules.join("vmlinuz"))?;
+    fs::copy(kernel.modules.join("modules.builtin"), modules.join("modules.builtin"))?;
+    fs::copy(
+        kernel.modules.join("kernel/drivers/net/dummy.ko"),
+        modules.join("kernel/drivers/net/dummy.ko"),
+    )?;
+    let package = folder.path().join("linux-6.1-1-x86_64.pkg.tar.zst");
+    let packed = Command::new("bsdtar")
+        .args(["--zstd", "-cf"])
+        .arg(&package)
+        .arg("-C")
+        .arg(folder.path())
+        .arg("usr")
+        .status()?;
+    ensure(packed.success(), || "bsdtar failed".into())?;
+    let result = check(&["dummy", "--kernel", &package.display().to_string()]);
+    let report = result.report()?;
+    ensure(report["run"]["outcome"] == "completed" && report["kernel"] == kernel.release.as_str(), || {
+        result.said()
+    })?;
+    fs::write(&package, "no archive")?;
+    let result = check(&["dummy", "--kernel", &package.display().to_string()]);
+    ensure(result.status == 2 && result.stderr.contains("cannot be unpacked"), || result.said())
+}
+
+/// The package is unpacked, not installed. The program finds what belongs to it beside itself.
+fn packaged() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
+    let made = Command::new(root().join("scripts/deb")).arg(folder.path()).output()?;
+    ensure(made.status.success(), || String::from_utf8_lossy(&made.stderr).into_owned())?;
+    let package = String::from_utf8(made.stdout)?;
+    let tree = folder.path().join("tree");
+    let unpacked = Command::new("dpkg-deb").arg("-x").arg(package.trim()).arg(&tree).status()?;
+    ensure(unpacked.success(), || format!("{package} does not unpack"))?;
+    let program = tree.join("usr/bin/guardrail");
+    let run = |words: &[&str]| Command::new(&program).args(words).output();
+    let version = run(&["version"])?;
+    let said = String::from_utf8_lossy(&version.stdout).into_owned();
+    ensure(said.starts_with("guardrail 0."), || said.clone())?;
+    let pages = tree.join("usr/share/man/man1");
+    ensure(pages.join("guardrail-check.1.gz").is_file() && pages.join("guardrail.1.gz").is_file(), || {
+        "no manual".into()
+    })?;
+    completes(&tree)?;
+    let found = run(&["check", "zoo/leak", "--format", "json"])?;
+    ensure(found.status.code() == Some(1), || String::from_utf8_lossy(&found.stderr).into_owned())?;
+    // It finds its folders through a link, as that in /usr/bin is one.
+    let link = folder.path().join("g");
+    symlink(&program, &link)?;
+    ensure(Command::new(&link).args(["list", "kernels"]).output()?.status.success(), || {
+        "not through a link".into()
+    })
+}
+
+/// The shell completes `check --sna`.
+fn completes(tree: &Path) -> Result<(), Failed> {
+    let script = tree.join("usr/share/bash-completion/completions/guardrail");
+    let text = format!(
+        ". {}; COMP_WORDS=(guardrail check --sna); COMP_CWORD=2; _guardrail guardrail --sna check; echo \"${{COMPREPLY[*]}}\"",
+        script.display()
+    );
+    let output = Command::new("bash").args(["-c", &text]).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure(said.trim() == "--snapshot-on-finding", || {
+        format!("{said}{}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn dry() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().join("out");
+    let result =
+        guardrail(&["check", "e1000", "--dry-run", "--memory", "300", "--out", &out.display().to_string()]);
+    let said = result.said();
+    for word in ["driver    e1000 (", "kernel    6.1.0-", "device    e1000,netdev=net0", " -m 300 "] {
+        ensure(said.contains(word), || format!("no '{word}' in {said}"))?;
+    }
+    ensure(result.status == 0 && !out.exists(), || said.clone())
+}
