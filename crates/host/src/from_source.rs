@@ -59,7 +59,7 @@ pub fn no_source(named: &str) -> String {
 
 /// A word that changes when the sources change.
 pub fn state(source: &str) -> Result<String, HostError> {
-    Ok(Sources::read(Path::new(source))?.digest())
+    Ok(Sources::read(Path::new(source))?.digest(None))
 }
 
 /// The modules that are built of these sources for a kernel, unless that was done before.
@@ -71,7 +71,7 @@ pub fn modules(
 ) -> Result<Vec<PathBuf>, HostError> {
     let sources = Sources::read(Path::new(source))?;
     let releases = format!("{BUILT}/{}", kernel.release);
-    let tree = format!("{releases}/{}", sources.digest());
+    let tree = format!("{releases}/{}", sources.digest(Some(kernel)));
     let folder = packages.cache().path(&tree);
     if !folder.is_dir() {
         progress.step(&format!("building {source}"));
@@ -131,11 +131,27 @@ impl Sources {
         if named.is_file() {
             let name = named.file_name().map(PathBuf::from).unwrap_or_default();
             sources.files.insert(name, read(named, MOST_BYTES)?);
+            sources.read_beside()?;
         } else {
             sources.read_folder()?;
         }
         sources.add_build_file()?;
         Ok(sources)
+    }
+
+    /// Reads what a C file may include from its folder, and its workload.
+    fn read_beside(&mut self) -> Result<(), HostError> {
+        let folder = self.named.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        for path in files_in(folder).map_err(HostError::io("list", folder.display()))? {
+            let Some(name) = path.file_name() else { continue };
+            let wanted = path.extension() == Some(OsStr::new("h")) || is_workload(Path::new(name));
+            if wanted && path.is_file() && self.files.len() < MOST_FILES {
+                let content = read(&path, MOST_BYTES)?;
+                self.files.insert(name.into(), content);
+            }
+        }
+        Ok(())
     }
 
     /// Reads the files of the folder and of those below, without hidden files and what a build makes.
@@ -195,9 +211,12 @@ impl Sources {
         HostError::Usage(format!("{}: {why}", self.named.display()))
     }
 
-    /// A digest of all that a build depends on, but for the kernel.
-    fn digest(&self) -> String {
+    /// A digest of the sources, and of the kernel that they are built for: one that was built here changes under its name.
+    fn digest(&self, kernel: Option<&Kernel>) -> String {
         let mut digest = Sha256::new();
+        if let Some(Ok(image)) = kernel.map(|kernel| fs::metadata(&kernel.vmlinuz)) {
+            digest.update(format!("{} {:?}", image.len(), image.modified().ok()));
+        }
         let whole = std::path::absolute(&self.named).unwrap_or_else(|_| self.named.clone());
         let names = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
         digest.update(names(&whole));
@@ -251,9 +270,7 @@ impl Sources {
             }
         }
         // A workload of its own stays beside a module.
-        let beside =
-            |path: &Path| path.components().count() == 1 && path.to_string_lossy().ends_with("workload.sh");
-        for (path, content) in self.files.iter().filter(|(path, _)| beside(path)) {
+        for (path, content) in self.files.iter().filter(|(path, _)| is_workload(path)) {
             fs::write(out.join(path), content).map_err(|error| Error::io("write", path, error))?;
         }
         fs::remove_dir_all(&work).map_err(|error| Error::io("remove", &work, error))
@@ -266,6 +283,11 @@ impl Sources {
         let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
         whole.display().to_string()
     }
+}
+
+/// Whether a file of the sources is a workload that stays beside the module.
+fn is_workload(path: &Path) -> bool {
+    path.components().count() == 1 && path.to_string_lossy().ends_with("workload.sh")
 }
 
 /// The beginning of a file, up to a number of bytes.
@@ -327,9 +349,10 @@ mod tests {
         assert_eq!(names, ["Kbuild", "a.c", "a.h", "sub/b.c"]);
         assert_eq!(sources.files[Path::new("Kbuild")], b"obj-m += a.o\n");
         let file = Sources::read(&folder.path().join("a.c")).unwrap();
-        assert_eq!(file.files.len(), 2);
+        let names: Vec<_> = file.files.keys().map(|path| path.display().to_string()).collect();
+        assert_eq!(names, ["Kbuild", "a.c", "a.h"]);
         assert_eq!(file.home(), sources.home());
-        assert_ne!(file.digest(), sources.digest());
+        assert_ne!(file.digest(None), sources.digest(None));
     }
 
     #[test]

@@ -27,6 +27,11 @@ pub fn named(driver: &str) -> Option<&str> {
     driver.strip_prefix("zoo/").filter(|name| !name.contains('/') && !name.ends_with(".ko"))
 }
 
+/// Whether a driver is given as sources. The zoo's folders, seen from the one around it, are none.
+fn is_source(driver: &str) -> bool {
+    named(driver).is_none() && from_source::is_source(driver)
+}
+
 /// Fetches and checks what a run needs; drivers of the zoo are built for its kernel.
 pub fn prepare(
     packages: &Packages,
@@ -65,7 +70,7 @@ pub fn plan(
 
 /// The same driver, or the file that is built of it where it is of the zoo, or given as sources.
 pub fn provide(packages: &Packages, kernel: &Kernel, driver: &str) -> Result<String, HostError> {
-    if from_source::is_source(driver) {
+    if is_source(driver) {
         let module = from_source::module(packages, kernel, driver, &Progress::silent())?;
         return Ok(module.display().to_string());
     }
@@ -86,8 +91,7 @@ fn built_for(
     let ours = |driver: &String| named(driver).filter(|_| !Path::new(driver).is_file()).map(str::to_owned);
     let (places, names): (Vec<usize>, Vec<String>) =
         drivers.iter().enumerate().filter_map(|(i, driver)| Some((i, ours(driver)?))).unzip();
-    let is_source = |driver: &String| from_source::is_source(driver);
-    if names.is_empty() && !drivers.iter().any(is_source) {
+    if names.is_empty() && !drivers.iter().any(|driver| is_source(driver)) {
         return Ok(drivers);
     }
     let kernel = kernels::find(packages, kernel)?;
