@@ -38,6 +38,9 @@ pub use version::version;
 #[command(after_help = "Exit status: 0 nothing found, 1 findings, 2 bad usage or input, 3 the run failed, \
                         4 a finding was contained, 5 not decided, 6 not exercised, 130 interrupted.")]
 pub struct Cli {
+    /// A profile of guardrail.toml, whose values of options come before those of the command's table
+    #[arg(long, value_name = "NAME", global = true, display_order = 900)]
+    pub profile: Option<String>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -95,6 +98,9 @@ pub enum Command {
     /// Plant faults in drivers of the zoo, and show whether they are contained
     #[command(subcommand)]
     Selftest(Selftest),
+    /// Show what guardrail.toml sets
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Print the version, with the commit that it was built from
     Version,
     /// Print a script that completes the command line in a shell
@@ -128,6 +134,17 @@ pub enum Command {
     /// Parse what others wrote, without rights
     #[command(hide = true)]
     InternalParser,
+}
+
+/// What `config` does.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print the values of a command's options, and where each comes from
+    Show {
+        /// The command, such as survey, or 'vm start'
+        #[arg(default_value = "check")]
+        command: String,
+    },
 }
 
 /// What `client` does.

@@ -9,6 +9,7 @@ mod args;
 mod build;
 mod check;
 mod client;
+mod config;
 mod confirm;
 mod debug;
 mod diff;
@@ -39,7 +40,11 @@ use guardrail_host::{files, progress};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let words = match config::expand(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(error) => return failed(&error),
+    };
+    let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => return args::explain(&error),
     };
@@ -47,16 +52,18 @@ fn main() -> ExitCode {
     if let Command::InternalGate = cli.command {
         return guardrail_check::gate::process::serve();
     }
-    match dispatch(cli.command) {
+    match dispatch(cli) {
         Ok(status) => ExitCode::from(status as u8),
-        Err(error) => {
-            errors::print(&error);
-            ExitCode::from(error.status() as u8)
-        }
+        Err(error) => failed(&error),
     }
 }
 
-fn dispatch(command: Command) -> Result<Status, CliError> {
+fn failed(error: &CliError) -> ExitCode {
+    errors::print(error);
+    ExitCode::from(error.status() as u8)
+}
+
+fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Build(args) => build::run(&args),
@@ -77,6 +84,7 @@ fn dispatch(command: Command) -> Result<Status, CliError> {
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Config(command) => config::run(&command, profile.as_deref()),
         Command::Version => install::print_version(),
         Command::Completions { shell } => install::completions(shell),
         Command::Man { folder } => install::man(&folder),

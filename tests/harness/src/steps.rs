@@ -95,7 +95,7 @@ pub fn all() -> Vec<Step> {
             ..Step::new(RELEASE, HEAVY, 90, "cargo build --release --workspace --lib --bins --test *")
                 .after(&QUICK)
         },
-        Step::suite("command line", LIGHT, 15, "--test arguments --test confined --test own"),
+        Step::suite("command line", LIGHT, 15, "--test arguments --test config --test confined --test own"),
         Step::suite("protocols", LIGHT, 10, "--test protocol"),
         Step::suite(
             "verification of active drivers",

@@ -40,13 +40,15 @@ pub struct Policy {
 
 /// The contents of the policy file.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct PolicyFile {
     #[serde(default)]
     kinds: BTreeMap<String, Action>,
     /// Suppression files, from the folder of this file.
     #[serde(default)]
     suppress: Vec<PathBuf>,
+    /// What the usual file has besides: options of commands, which are checked where commands are known.
+    #[serde(flatten)]
+    others: BTreeMap<String, toml::Value>,
 }
 
 /// The decision about a finding, in the words of the report.
@@ -135,8 +137,12 @@ fn read(file: Option<&Path>) -> Result<(PathBuf, PolicyFile), HostError> {
         Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(HostError::io("read", path.display())(error)),
     }
-    let read = parse(&text).map_err(|why| HostError::Usage(format!("{}: {why}", path.display())))?;
-    Ok((path, read))
+    let bad = |why: String| HostError::Usage(format!("{}: {why}", path.display()));
+    let read = parse(&text).map_err(bad)?;
+    match read.others.keys().next().filter(|_| file.is_some()) {
+        Some(name) => Err(bad(format!("'{name}' is not of a policy, which has 'kinds' and 'suppress'"))),
+        None => Ok((path, read)),
+    }
 }
 
 fn parse(text: &str) -> Result<PolicyFile, String> {
@@ -229,6 +235,10 @@ mod tests {
         );
         assert!(parse("[kinds]\nleak = \"drop\"").unwrap_err().starts_with("line 2: "));
         assert!(parse("[kinds\n").unwrap_err().starts_with("line 1: "));
-        assert!(parse("[other]\n").unwrap_err().starts_with("line 1: "));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("p.toml");
+        fs::write(&file, "[other]\n").unwrap();
+        let error = Policy::open(Mode::Triage, Some(&file)).unwrap_err().to_string();
+        assert!(error.ends_with("'other' is not of a policy, which has 'kinds' and 'suppress'"), "{error}");
     }
 }
