@@ -83,6 +83,19 @@ fn what_does_not_exist_is_refused_whatever_is_run() {
     assert!(status != Some(0) && said.contains("/nowhere/x.toml"), "{said}");
 }
 
+#[test]
+fn a_pipe_is_no_file_and_a_profile_of_the_environment_may_be_for_other_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("guardrail.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (status, _, said) = run("", &[("GUARDRAIL_CONFIG", pipe.to_str().unwrap())], "list kernels");
+    assert!(status == Some(2) && said.ends_with("guardrail.toml is no file"), "{said}");
+    let variables = [("GUARDRAIL_PROFILE", "ci"), ("GUARDRAIL_CONFIG", "")];
+    assert_eq!(run("", &variables, "list kernels").0, Some(0));
+    let (status, _, said) = run("", &variables, "list kernels --profile ci");
+    assert!(status == Some(2) && said.contains("and so no profile 'ci'"), "{said}");
+}
+
 /// A file that the user names may set what a file that lies in the folder may not.
 #[test]
 fn a_file_that_is_named_may_set_all_options() {

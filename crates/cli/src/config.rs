@@ -67,12 +67,13 @@ pub fn expand(words: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
     if path.first().is_some_and(|name| name.starts_with("internal-")) {
         return Ok(words);
     }
-    let profile = profile_of(&words);
+    let asked = profile_of(&words);
     let Some(file) = open()? else {
-        return profile.map_or(Ok(words), |name| {
-            Err(usage(format!("there is no {FILE} here, and so no profile '{name}'")))
-        });
+        // The environment may name a profile for other folders than this.
+        let missing = |name| usage(format!("there is no {FILE} here, and so no profile '{name}'"));
+        return asked.map_or(Ok(words), |name| Err(missing(name)));
     };
+    let profile = asked.or_else(|| env(PROFILE));
     file.check()?;
     let Some(command) = find(&path) else { return Ok(words) };
     let given = given(&command, &words[at..]);
@@ -130,6 +131,10 @@ fn open() -> Result<Option<File>, CliError> {
         Some(path) => (PathBuf::from(path), true),
         None => (PathBuf::from(FILE), false),
     };
+    // A pipe would be waited for.
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(usage(format!("{} is no file", path.display())));
+    }
     let mut text = String::new();
     match fs::File::open(&path).and_then(|file| file.take(MOST).read_to_string(&mut text)) {
         Ok(_) => {}
@@ -311,7 +316,7 @@ fn command_of(words: &[OsString]) -> (Vec<String>, usize) {
     (path, at.min(words.len()))
 }
 
-/// The profile that the words or the environment name.
+/// The profile that the words name.
 fn profile_of(words: &[OsString]) -> Option<String> {
     let mut words =
         words.iter().take_while(|word| *word != OsStr::new("--")).filter_map(|word| word.to_str());
@@ -322,7 +327,7 @@ fn profile_of(words: &[OsString]) -> Option<String> {
             _ => {}
         }
     }
-    env(PROFILE)
+    None
 }
 
 fn env(name: &str) -> Option<String> {

@@ -67,7 +67,7 @@ fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Build(args) => build::run(&args),
-        Command::Watch(args) => watch::run(&args),
+        Command::Watch(args) => watch::run(&args, profile.as_deref()),
         Command::Analyze(args) => analyze::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(&args),

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Checks until the user ends it.
-pub fn run(args: &WatchArgs) -> Result<Status, CliError> {
+pub fn run(args: &WatchArgs, profile: Option<&str>) -> Result<Status, CliError> {
     if !from_source::is_source(&args.source) {
         return Err(HostError::Usage(from_source::no_source(&args.source)));
     }
@@ -21,7 +21,7 @@ pub fn run(args: &WatchArgs) -> Result<Status, CliError> {
         let now = from_source::state(&args.source).map_err(|error| error.to_string());
         if seen.as_ref() != Some(&now) {
             match &now {
-                Ok(_) => check(args)?,
+                Ok(_) => check(args, profile)?,
                 // An editor may be about to replace a file.
                 Err(why) => print_line("guardrail", why),
             }
@@ -34,9 +34,10 @@ pub fn run(args: &WatchArgs) -> Result<Status, CliError> {
 }
 
 /// Runs a check, which prints its own results. It gets the terminal's signals, too.
-fn check(args: &WatchArgs) -> Result<(), CliError> {
+fn check(args: &WatchArgs, profile: Option<&str>) -> Result<(), CliError> {
     let mut command = Command::new(folders::program()?);
-    command.arg("check").arg(&args.source).arg("--kept-boot").args(&args.options);
+    command.arg("check").arg(&args.source).arg("--kept-boot");
+    command.args(profile.map(|name| format!("--profile={name}"))).args(&args.options);
     process::kill_with_parent(&mut command);
     let ran = command.status().map_err(HostError::io("start", "guardrail check"))?;
     if let Some(status) = ran.code() {

@@ -32,7 +32,7 @@ impl Process {
     pub fn check() -> Result<Command, HostError> {
         let mut command = Command::new(program()?);
         // The command that makes the runs says all that they are; a file of the current folder does not.
-        command.arg("check").env("GUARDRAIL_CONFIG", "");
+        command.arg("check").env("GUARDRAIL_CONFIG", "").env_remove("GUARDRAIL_PROFILE");
         Ok(command)
     }
 

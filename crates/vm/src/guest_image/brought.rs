@@ -79,6 +79,9 @@ impl FromStr for GuestFile {
         else {
             return bad("there is no such file or folder");
         };
+        if !from.is_file() && !from.is_dir() {
+            return bad("it is neither a file nor a folder");
+        }
         let name = from.file_name().unwrap_or(&name).to_string_lossy().into_owned();
         let to = if to.ends_with('/') { format!("{to}{name}") } else { to.to_owned() };
         let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
@@ -382,6 +385,7 @@ mod tests {
         }
         assert!(file(&format!("{path}:/a/../init")).contains("without '..'"));
         assert!(file("/nowhere").ends_with("there is no such file or folder"));
+        assert!(file("/dev/zero").ends_with("it is neither a file nor a folder"));
     }
 
     #[test]
