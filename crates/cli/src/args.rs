@@ -1,8 +1,10 @@
 //! The command line: one module for each group of commands.
 
 mod build;
+mod cache;
 mod check;
 mod choice;
+mod config;
 mod known;
 mod opened;
 mod output;
@@ -15,11 +17,13 @@ mod version;
 
 use crate::errors::Status;
 pub use build::{BuildArgs, WatchArgs};
+pub use cache::CacheCommand;
 pub use check::{AnalyzeArgs, CheckArgs, ConfirmArgs, DebugArgs, SurveyArgs, ViewArgs};
 use choice::one_of;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+pub use config::ConfigCommand;
 use guardrail_campaign::Harmed;
 use guardrail_guard::{Policy, Wanted};
 pub use known::{DiffArgs, DiffFormat};
@@ -98,6 +102,9 @@ pub enum Command {
     /// Plant faults in drivers of the zoo, and show whether they are contained
     #[command(subcommand)]
     Selftest(Selftest),
+    /// Carry what was fetched to a machine without network
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Show what guardrail.toml sets
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -134,17 +141,6 @@ pub enum Command {
     /// Parse what others wrote, without rights
     #[command(hide = true)]
     InternalParser,
-}
-
-/// What `config` does.
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Print the values of a command's options, and where each comes from
-    Show {
-        /// The command, such as survey, or 'vm start'
-        #[arg(default_value = "check")]
-        command: String,
-    },
 }
 
 /// What `client` does.

@@ -7,6 +7,7 @@
 mod analyze;
 mod args;
 mod build;
+mod cache;
 mod check;
 mod client;
 mod config;
@@ -84,6 +85,7 @@ fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Cache(command) => cache::run(&command),
         Command::Config(command) => config::run(&command, profile.as_deref()),
         Command::Version => install::print_version(),
         Command::Completions { shell } => install::completions(shell),

@@ -4,6 +4,7 @@
 
 pub(crate) mod apt;
 pub mod cache;
+pub mod carried;
 pub(crate) mod group;
 pub(crate) mod owned;
 pub mod packages;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The tree's name in the cache. Its number changes with the tables below.
-const TREE: &str = "software-3";
+pub(crate) const TREE: &str = "software-3";
 /// The suite that provides the programs.
 const SUITE: &str = "bookworm";
 /// The packages, with all their dependencies.
