@@ -6,6 +6,7 @@ use crate::fetch::owned;
 use crate::fetch::software::TREE;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -26,7 +27,10 @@ pub fn export(cache: &Cache, file: &Path) -> Result<Vec<String>> {
         )));
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::NamedTempFile::new_in(folder).context("create a file in", folder)?;
+    // As any other file that a user makes, and not as a secret.
+    let mode = fs::Permissions::from_mode(0o644);
+    let part = tempfile::Builder::new().permissions(mode).tempfile_in(folder);
+    let mut part = part.context("create a file in", folder)?;
     let mut tar = Command::new("tar");
     tar.arg("-cf").arg("-").arg("-C").arg(cache.root()).arg("--").args(&names);
     tar.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
