@@ -63,8 +63,8 @@ struct File {
 
 /// The command line with what the file sets for its command.
 pub fn expand(words: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
-    let (path, at) = command_of(&words);
-    if path.first().is_some_and(|name| name.starts_with("internal-")) {
+    let first = words.get(1).and_then(|word| word.to_str());
+    if first.is_some_and(|name| name.starts_with("internal-")) {
         return Ok(words);
     }
     let asked = profile_of(&words);
@@ -75,6 +75,7 @@ pub fn expand(words: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
     };
     let profile = asked.or_else(|| env(PROFILE));
     file.check()?;
+    let (path, at) = command_of(&words);
     let Some(command) = find(&path) else { return Ok(words) };
     let given = given(&command, &words[at..]);
     let settings = file.settings(&path, profile.as_deref())?;

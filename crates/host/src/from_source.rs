@@ -102,13 +102,12 @@ pub fn module(
     source: &str,
     progress: &Progress,
 ) -> Result<PathBuf, HostError> {
-    let mut modules = modules(packages, kernel, source, progress)?;
-    match (modules.pop(), modules.is_empty()) {
-        (Some(module), true) => Ok(module),
-        (None, _) => Err(none(source)),
-        (Some(last), false) => {
-            modules.push(last);
-            let names: Vec<_> = modules.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    let modules = modules(packages, kernel, source, progress)?;
+    match modules.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(none(source)),
+        many => {
+            let names: Vec<_> = many.iter().filter_map(|path| path.file_name()?.to_str()).collect();
             Err(HostError::Usage(format!(
                 "{source} makes {} modules ({}); run 'guardrail build {source}', and check one of them",
                 names.len(),
