@@ -123,6 +123,9 @@ pub enum Command {
     /// The analysis process of a run
     #[command(hide = true)]
     InternalAnalysis,
+    /// The process of a run's synthetic devices
+    #[command(hide = true)]
+    InternalDevice,
     /// The gate's process of a run
     #[command(hide = true)]
     InternalGate,

@@ -53,6 +53,10 @@ fn main() -> ExitCode {
     if let Command::InternalGate = cli.command {
         return guardrail_check::gate::process::serve();
     }
+    // So does the process of synthetic devices.
+    if let Command::InternalDevice = cli.command {
+        return guardrail_synthetic::process::serve();
+    }
     match dispatch(cli) {
         Ok(status) => ExitCode::from(status as u8),
         Err(error) => failed(&error),
@@ -95,7 +99,9 @@ fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
         Command::Client(command) => client::run(&command),
         Command::Vm(command) => machines::run(&command),
         Command::InternalVm(args) => machines::live(&args),
-        Command::InternalGate => Err(CliError::Run("the gate's process has its own entry".into())),
+        Command::InternalDevice | Command::InternalGate => {
+            Err(CliError::Run("a process of a run has its own entry".into()))
+        }
         Command::InternalHeaders(args) => headers::run(&args),
         Command::InternalSymbols => {
             guardrail_check::fetcher::serve()?;

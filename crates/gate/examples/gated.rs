@@ -80,10 +80,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         device: device.program(&prepared.qemu.command()),
     };
     let policy = Arc::new(Once { left: AtomicU64::new(hold.0), hold: hold.1 });
-    let server = vfio_user::Server::start(gate, Memory::new(options.memory_mib)?, policy)?;
+    let memory = Memory::new(options.memory_mib)?;
+    let server = vfio_user::Server::start(gate, memory.clone(), policy)?;
     if options.device_elsewhere {
         options.qemu_arguments.extend(server.qemu_arguments());
-        options.inherited.push(server.memory().descriptor());
+        options.inherited.push(memory.descriptor());
         options.reach = Jail::new().unix_sockets();
     }
     let contain_at = std::env::var("CONTAIN_AT").ok();

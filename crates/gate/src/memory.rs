@@ -38,13 +38,24 @@ impl Memory {
         self.0.as_raw_fd()
     }
 
+    /// The arguments by which the driver VM's QEMU has it as its memory, of `mib` MiB.
+    pub fn qemu_arguments(&self, mib: u32) -> Vec<String> {
+        let path = self.path();
+        vec![
+            "-object".into(),
+            format!("memory-backend-file,id=guardrail-ram,size={mib}M,mem-path={path},share=on"),
+            "-machine".into(),
+            "memory-backend=guardrail-ram".into(),
+        ]
+    }
+
     /// The path by which a process opens the memory that it has inherited.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.number())
     }
 
-    /// What distinguishes it from other files.
-    pub(crate) fn identity(&self) -> Result<(u64, u64)> {
+    /// What distinguishes it from other files: its device and inode.
+    pub fn identity(&self) -> Result<(u64, u64)> {
         sys::identity(&self.0).context("look at the guest's memory")
     }
 }

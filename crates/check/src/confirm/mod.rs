@@ -13,6 +13,7 @@ mod verdict;
 use crate::plan::{Effort, RING_WORDS, RunPlan};
 use crate::run::guest::Guest;
 use crate::run::prepare::drivers;
+use crate::run::synthetic::Synthetic;
 use crate::run::tracer::{self, Holding};
 use crate::stored;
 use consequence::{Met, Search};
@@ -269,17 +270,22 @@ fn held_run(
     let ends = Arc::clone(&over);
     let meets =
         std::thread::spawn(move || collect(reader, |meet| _ = enough(meet) && !ends.swap(true, Relaxed)));
-    let options = Options {
+    let mut options = Options {
         plugins: vec![Plugin { library: tracer, config }],
         reach: tracer::reach(&shared.log()),
         ..options(plan, prepared, scheduling, folder.path())
     };
+    let driver = &prepared.plan.driver;
+    let module = folder.path().join(format!("{}.ko", driver.name));
+    std::fs::write(&module, &driver.bytes).map_err(HostError::io("write", module.display()))?;
+    let synthetic = Synthetic::start(prepared, &module, &mut options)?;
     let guest = Guest {
         log: &log,
         shared: &shared,
         host,
         analysis: None,
         outside: None,
+        synthetic: synthetic.as_ref(),
         snapshots: None,
         on_finding: None,
         until: Some(&mut || over.load(Relaxed).then(|| "it has what it is made for".to_owned())),

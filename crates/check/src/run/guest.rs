@@ -5,6 +5,7 @@ use crate::gate;
 use crate::gate::outside::Outside;
 use crate::on_finding::OnFinding;
 use crate::run::printed::Printed;
+use crate::run::synthetic::Synthetic;
 use crate::snapshots::Snapshots;
 use guardrail_host::folders::LogFolder;
 use guardrail_host::{Host, HostError};
@@ -26,6 +27,8 @@ pub struct Guest<'a> {
     pub analysis: Option<&'a mut Analysis>,
     /// The gate outside the driver VM; `None` without one.
     pub outside: Option<&'a Outside>,
+    /// The synthetic devices; `None` without one.
+    pub synthetic: Option<&'a Synthetic>,
     /// The folder for snapshots at findings; `None` without snapshots.
     pub snapshots: Option<&'a Snapshots>,
     /// The command that runs at findings; `None` without one.
@@ -37,7 +40,8 @@ pub struct Guest<'a> {
 impl Guest<'_> {
     /// Runs the guest to its end. It ends early where the user, the log, the analysis or the outer gate asks for it.
     pub fn run(self, prepared: &Prepared, options: &Options) -> Result<Finished, HostError> {
-        let Guest { log, shared, host, analysis, outside, snapshots, mut on_finding, mut until } = self;
+        let Guest { log, shared, host, analysis, outside, synthetic, snapshots, mut on_finding, mut until } =
+            self;
         let analysis = RefCell::new(analysis);
         let mut printed = Printed::new(&options.folder);
         let mut save = snapshots.map(|snapshots| {
@@ -78,6 +82,9 @@ impl Guest<'_> {
                     return Some(Stop::Because(why));
                 }
                 if let Some(why) = outside.and_then(Outside::failure) {
+                    return Some(Stop::Because(why));
+                }
+                if let Some(why) = synthetic.and_then(Synthetic::failure) {
                     return Some(Stop::Because(why));
                 }
                 if let Some(why) = until.as_mut().and_then(|until| until()) {

@@ -21,6 +21,7 @@ mod interruption;
 pub mod prepare;
 mod printed;
 pub mod start;
+pub mod synthetic;
 pub mod tracer;
 pub mod watch;
 

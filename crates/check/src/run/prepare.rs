@@ -3,7 +3,7 @@
 use crate::analysis::policy::Policy;
 use crate::gate::outside;
 use crate::plan::RunPlan;
-use crate::run::tracer;
+use crate::run::{synthetic, tracer};
 use crate::stored;
 use guardrail_host::folders::{RunFolder, library};
 use guardrail_host::{Host, HostError, drivers as host_drivers, zoo};
@@ -34,6 +34,7 @@ pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostE
     let prepared = drivers(plan, host)?;
     prepared.refuse_unread(plan.variables.iter().map(|(name, _)| name.as_str()))?;
     outside::refuse(plan, &prepared)?;
+    synthetic::refuse(plan, &prepared)?;
     let of_run: Vec<_> = host_drivers::drivers(&prepared).collect();
     plan.symbols.provide(&prepared.parser, &prepared.kernel, &of_run, host)?;
     let tracer = library(tracer::LIBRARY)?;

@@ -1,4 +1,4 @@
-//! The start of a run: the log, the tracer's configuration, the analysis process and the gate outside the driver VM.
+//! The start of a run: the log, the tracer's configuration, the analysis process, and devices outside the driver VM.
 
 use crate::analysis::supervisor::Analysis;
 use crate::analysis::wire::Job;
@@ -7,6 +7,7 @@ use crate::input::{AnalysisInput, ModuleFile, asks_for_redzones};
 use crate::on_finding::OnFinding;
 use crate::plan::{GateKind, Mode, Observe, RunPlan};
 use crate::run::Ready;
+use crate::run::synthetic::Synthetic;
 use crate::run::tracer::{self, DeviceHolding, Holding};
 use crate::snapshots::{self, Snapshots};
 use crate::trace_head;
@@ -34,6 +35,7 @@ pub struct Started<'a> {
     pub(super) options: Options,
     pub(super) analysis: Option<Analysis>,
     pub(super) outside: Option<Outside>,
+    pub(super) synthetic: Option<Synthetic>,
     pub(super) snapshots: Option<Snapshots>,
     pub(super) on_finding: OnFinding,
     pub(super) until: Option<Until<'a>>,
@@ -86,6 +88,8 @@ impl<'a> Ready<'a> {
             }
             GateKind::Vmm | GateKind::Off => None,
         };
+        let module = self.folder.path().join(format!("{}.ko", self.prepared.plan.driver.name));
+        let synthetic = Synthetic::start(&self.prepared, &module, &mut options)?;
         options.watched = options.containable.then(|| {
             let log = log.clone();
             let other = outside.as_ref().map(Outside::process);
@@ -99,6 +103,7 @@ impl<'a> Ready<'a> {
             options,
             analysis,
             outside,
+            synthetic,
             snapshots,
             on_finding,
             until: None,

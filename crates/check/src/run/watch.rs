@@ -4,6 +4,7 @@ use crate::analysis::supervisor::Analysis;
 use crate::gate::outside::Outside;
 use crate::on_finding::OnFinding;
 use crate::run::guest::Guest;
+use crate::run::synthetic::Synthetic;
 use crate::run::{Ready, Started};
 use crate::snapshots::Snapshots;
 use guardrail_gate::process::State;
@@ -35,6 +36,7 @@ impl<'a> Started<'a> {
             options,
             mut analysis,
             outside,
+            synthetic,
             snapshots,
             mut on_finding,
             mut until,
@@ -45,6 +47,7 @@ impl<'a> Started<'a> {
             host: ready.host,
             analysis: analysis.as_mut(),
             outside: outside.as_ref(),
+            synthetic: synthetic.as_ref(),
             snapshots: snapshots.as_ref(),
             on_finding: Some(&mut on_finding),
             until: until.as_mut().map(|until| &mut **until as &mut dyn FnMut() -> Option<String>),
@@ -52,6 +55,7 @@ impl<'a> Started<'a> {
         let finished = guest.run(&ready.prepared, &options);
         // This precedes the end of the log, which would close this gate, too.
         let outside = outside.map(Outside::stop);
+        let synthetic = synthetic.map(Synthetic::stop);
         log.mark_producer_dead();
         let finished = finished?;
         let ended = Instant::now();
@@ -62,6 +66,9 @@ impl<'a> Started<'a> {
             ready.host.progress.note(&format!("the device was cut off in {took:.1} ms{how}"));
         }
         refuse(&finished, &log)?;
+        if let Some(used) = synthetic.transpose()? {
+            ready.host.progress.note(&used);
+        }
         let outside = outside.transpose()?;
         Ok(Ended { ready, log, finished, ended, analysis, outside, snapshots, on_finding })
     }

@@ -13,7 +13,7 @@ mod talk;
 mod tests;
 
 use crate::counts::Counts;
-use crate::device::{self, QemuDevice};
+use crate::device::{self, Device, QemuDevice};
 use crate::error::{Context, Error, Result};
 use crate::memory::Memory;
 use crate::policy::Gate;
@@ -127,41 +127,57 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     arguments: Vec<String>,
     socket: PathBuf,
-    memory: Memory,
 }
 
 impl Server {
     /// Starts the server, with the guest's memory. The device's QEMU starts when the driver VM connects: its disk
     /// has to exist by then.
     pub fn start(options: Options, memory: Memory, gate: Arc<dyn Gate>) -> Result<Server> {
-        let identity = memory.identity()?;
+        let Options { device, memory_mib, folder, .. } = options.clone();
+        let (identity, arguments) = (memory.identity()?, memory.qemu_arguments(memory_mib));
+        let start = move |shared: &Shared| -> Result<QemuDevice> {
+            let device = QemuDevice::start(&device, &memory, memory_mib, &folder)?;
+            let killer = sys::Killer::of(device.process()).context("watch the device's process")?;
+            *shared.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(killer);
+            Ok(device)
+        };
+        let mut server = Server::over(options, identity, gate, start, QemuDevice::stop)?;
+        server.arguments.splice(..0, arguments);
+        Ok(server)
+    }
+
+    /// Starts the server for a device of this process. Where the guest's memory is comes from
+    /// [`Memory::identity`]. The options' model of a device is not used.
+    pub fn of_device<D: Device + Send + 'static>(
+        options: Options,
+        memory: (u64, u64),
+        gate: Arc<dyn Gate>,
+        device: D,
+    ) -> Result<Server> {
+        Server::over(options, memory, gate, move |_| Ok(device), drop)
+    }
+
+    fn over<D: Device>(
+        options: Options,
+        memory: (u64, u64),
+        gate: Arc<dyn Gate>,
+        start: impl FnOnce(&Shared) -> Result<D> + Send + 'static,
+        end: impl FnOnce(D) + Send + 'static,
+    ) -> Result<Server> {
         let (listener, socket) = listen(&options.folder)?;
-        let arguments = qemu_arguments(&options, &memory.path(), &socket);
-        let shared_memory = memory.clone();
+        let arguments = qemu_arguments(&options, &socket);
         let shared = Arc::new(Shared::new()?);
         let ours = Arc::clone(&shared);
         let run = move || {
             let _shut = Shut(&ours);
-            let start = |shared: &Shared| -> Result<QemuDevice> {
-                let device =
-                    QemuDevice::start(&options.device, &shared_memory, options.memory_mib, &options.folder)?;
-                let killer = sys::Killer::of(device.process()).context("watch the device's process")?;
-                *shared.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(killer);
-                Ok(device)
-            };
-            serve::run(&ours, &listener, &options, &gate, identity, start, QemuDevice::stop);
+            serve::run(&ours, &listener, &options, &gate, memory, start, end);
         };
         let thread = std::thread::Builder::new().name("gate".into()).spawn(run).context("start a thread")?;
-        Ok(Server { shared, thread: Some(thread), arguments, socket, memory })
+        Ok(Server { shared, thread: Some(thread), arguments, socket })
     }
 
-    /// The guest's memory, which the driver VM's QEMU inherits.
-    pub fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    /// The arguments for the driver VM's QEMU: the device, and the memory that it shares. The caller adds no
-    /// network, disk or sound of the device there.
+    /// The arguments for the driver VM's QEMU: the device, and before it the memory that it shares with the device's
+    /// QEMU. The caller adds no network, disk or sound of the device there.
     pub fn qemu_arguments(&self) -> Vec<String> {
         self.arguments.clone()
     }
@@ -245,7 +261,7 @@ fn listen(folder: &Path) -> Result<(UnixListener, PathBuf)> {
     Ok((listener, path))
 }
 
-fn qemu_arguments(options: &Options, memory: &str, socket: &Path) -> Vec<String> {
+fn qemu_arguments(options: &Options, socket: &Path) -> Vec<String> {
     let limit = (options.hold_limit + MARGIN).as_millis().min(u32::MAX.into()) as u64;
     let device = serde_json::json!({
         "driver": "vfio-user-pci",
@@ -254,13 +270,5 @@ fn qemu_arguments(options: &Options, memory: &str, socket: &Path) -> Vec<String>
         "x-no-posted-writes": !options.post_writes,
         "x-msg-timeout": limit,
     });
-    let size = options.memory_mib;
-    vec![
-        "-object".into(),
-        format!("memory-backend-file,id=guardrail-ram,size={size}M,mem-path={memory},share=on"),
-        "-machine".into(),
-        "memory-backend=guardrail-ram".into(),
-        "-device".into(),
-        device.to_string(),
-    ]
+    vec!["-device".into(), device.to_string()]
 }

@@ -117,6 +117,9 @@ pub struct Device {
     pub arguments: Vec<String>,
 }
 
+/// The name by which a user asks for a synthetic device: one that no QEMU models, with the driver's own IDs.
+pub const SYNTHETIC: &str = "synthetic";
+
 /// What a run adds to the guest for a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChoice {
@@ -126,6 +129,13 @@ pub struct DeviceChoice {
     pub also: Vec<String>,
     /// The device, if any.
     pub device: Option<Device>,
+}
+
+impl DeviceChoice {
+    /// True where the device is a synthetic one, which the caller has to make.
+    pub fn is_synthetic(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.name == SYNTHETIC)
+    }
 }
 
 /// All drivers in the catalog.
@@ -193,6 +203,9 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
             None => DeviceChoice { class: Class::None, also: Vec::new(), device: None },
         });
     };
+    if wanted == SYNTHETIC {
+        return synthetic(driver, aliases);
+    }
     // A driver that the catalog does not know is exercised as the one that it has for the device.
     let model = wanted.split([',', ' ']).next().unwrap_or_default();
     let listed = entry_with(model);
@@ -230,6 +243,18 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
         also,
         device: Some(Device { name: name.to_owned(), options: vec![option], arguments: Vec::new() }),
     })
+}
+
+/// A synthetic device, whose IDs are those of an alias.
+fn synthetic(driver: &str, aliases: &[String]) -> Result<DeviceChoice> {
+    if !aliases.iter().any(|alias| alias.starts_with("pci:")) {
+        return Err(Error::BadValue(format!(
+            "a synthetic device has the IDs of a driver's PCI aliases, and {driver} has none; name another device with \
+             --device, or leave it out"
+        )));
+    }
+    let device = Device { name: SYNTHETIC.to_owned(), options: Vec::new(), arguments: Vec::new() };
+    Ok(DeviceChoice { class: Class::None, also: Vec::new(), device: Some(device) })
 }
 
 /// The first entry with a device of this model.

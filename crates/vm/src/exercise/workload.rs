@@ -34,12 +34,16 @@ pub struct Workload {
 pub const FULL: &str = "full";
 
 /// The names of the workloads that are part of Guardrail, with a description.
-pub const NAMES: [(&str, &str); 11] = [
+pub const NAMES: [(&str, &str); 12] = [
     ("network", "link up, ping, downloads and uploads with checksum, small requests, ethtool, down"),
     ("changes", "a network interface that sends is changed: MTU, rings, self test, suspend, unbind and bind"),
     ("storage", "read and verify a disk, write, drop caches, verify again"),
     ("usb", "the same on a small disk behind a USB controller"),
     ("load", "load, wait a moment, unload"),
+    (
+        "synthetic",
+        "what a driver made of a synthetic device is read, used, taken again with other answers, unplugged",
+    ),
     (
         "files",
         "files and folders of a file system on a disk in memory, mounted again and again; needs no device",
@@ -65,6 +69,7 @@ const FULL_STORAGE: &str = include_str!("../../../../guest/workloads/full-storag
 const FULL_SOUND: &str = include_str!("../../../../guest/workloads/full-sound.sh");
 const FULL_INPUT: &str = include_str!("../../../../guest/workloads/full-input.sh");
 const FULL_OTHER: &str = include_str!("../../../../guest/workloads/full-other.sh");
+const SYNTHETIC: &str = include_str!("../../../../guest/workloads/synthetic.sh");
 const LOAD: &str = include_str!("../../../../guest/workloads/load.sh");
 /// The script before a program of the user's.
 const EXEC: &str = include_str!("../../../../guest/workloads/exec.sh");
@@ -320,6 +325,7 @@ impl Workload {
             "storage" => (Class::Storage, STORAGE, &[("UNCHECKED", "")]),
             "usb" => (Class::Usb, STORAGE, &[("UNCHECKED", "")]),
             "load" => (Class::None, LOAD, &[]),
+            "synthetic" => (Class::None, SYNTHETIC, &[("ANSWERS", "12")]),
             "commands" => (Class::None, COMMANDS, &[]),
             _ => return Workload::benchmark(name),
         };

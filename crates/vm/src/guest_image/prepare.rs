@@ -109,6 +109,7 @@ impl Prepared {
             Some(name) => Workload::find(name, choice.class)?,
             None => match own_workload(&plan.driver.path) {
                 Some(script) if choice.class == Class::None => Workload::from_script(&script)?,
+                _ if choice.is_synthetic() => Workload::find(catalog::SYNTHETIC, choice.class)?,
                 _ => Workload::for_class(choice.class),
             },
         };

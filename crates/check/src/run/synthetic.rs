@@ -1,0 +1,77 @@
+//! The synthetic devices of a run (`--device synthetic`), as the supervisor sees them.
+
+use crate::plan::{GateKind, RunPlan};
+use guardrail_host::HostError;
+use guardrail_host::folders::program;
+use guardrail_synthetic::process::{Accesses, Process};
+use guardrail_synthetic::{PciIds, pci};
+use guardrail_vm::prepare::Prepared;
+use guardrail_vm::run::Options;
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::Command;
+
+/// Running devices; dropping them ends them.
+pub struct Synthetic(RefCell<Process>);
+
+/// Refuses, before the run begins, what synthetic devices cannot do.
+pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
+    let refused = match plan {
+        _ if !prepared.choice.is_synthetic() => return Ok(()),
+        RunPlan { gate: GateKind::VfioUser, .. } => "--gate vfio-user; use --gate vmm",
+        RunPlan { iommu: true, .. } => "--iommu; leave it out",
+        RunPlan { snapshots: Some(_), .. } => "--snapshot-on-finding",
+        RunPlan { rerun: Some(_), .. } => "recording the whole machine",
+        _ => return Ok(()),
+    };
+    Err(HostError::Usage(format!("--device synthetic does not go with {refused}")))
+}
+
+impl Synthetic {
+    /// Starts the devices of a run that has some, and connects the driver VM. `module` is the driver's file.
+    pub fn start(
+        prepared: &Prepared,
+        module: &Path,
+        options: &mut Options,
+    ) -> Result<Option<Synthetic>, HostError> {
+        let Some(ids) =
+            prepared.choice.is_synthetic().then(|| PciIds::first(&prepared.plan.aliases)).flatten()
+        else {
+            return Ok(None);
+        };
+        let mut command = Command::new(program()?);
+        command.arg("internal-device");
+        let reach = prepared.qemu.jail();
+        let process = Process::start(command, &options.folder, module, ids, options.memory_mib, reach);
+        let process = process.map_err(failed)?;
+        options.qemu_arguments.extend(process.qemu_arguments());
+        options.inherited.push(process.memory().descriptor());
+        // The devices' sockets.
+        options.reach = std::mem::take(&mut options.reach).unix_sockets();
+        let PciIds { vendor, device, .. } = ids;
+        options.variables.push(("SYNTHETIC".into(), format!("{vendor:#06x}:{device:#06x}")));
+        options.variables.push(("PLAN_AT".into(), pci::PLAN.to_string()));
+        Ok(Some(Synthetic(RefCell::new(process))))
+    }
+
+    /// Why the devices are gone; `None` while they are there.
+    pub fn failure(&self) -> Option<String> {
+        self.0.borrow_mut().failure()
+    }
+
+    /// Ends the devices; returns a line about what the driver did with them.
+    pub fn stop(self) -> Result<String, HostError> {
+        let all = self.0.into_inner().stop().map_err(failed)?;
+        let sum = |of: fn(&Accesses) -> u64| all.iter().map(of).sum::<u64>();
+        Ok(format!(
+            "the synthetic devices answered {} reads and took {} writes; they sent {} interrupts",
+            sum(|device| device.reads),
+            sum(|device| device.writes),
+            sum(|device| device.interrupts)
+        ))
+    }
+}
+
+fn failed(error: guardrail_synthetic::process::Error) -> HostError {
+    HostError::Run(error.to_string())
+}

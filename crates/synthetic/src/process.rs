@@ -1,0 +1,269 @@
+//! Synthetic devices in a process of their own, which is jailed: the guest speaks to it, and it reads the driver's code.
+//!
+//! The process ([`serve`]) is a program that [`Process::start`] starts. It gets one line of JSON, answers with one when its
+//! devices can be connected, and with their counts when its input ends. So it ends with the program that started it.
+
+use crate::constants::Constants;
+use crate::ids::PciIds;
+use crate::pci::PciDevice;
+use crate::shape::Shape;
+use guardrail_binfmt::module::ModuleImage;
+use guardrail_gate::vfio_user::{self, Server};
+use guardrail_gate::{Counts, Memory, Open, device};
+use guardrail_jail::{Jail, Role};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// The longest line that is read, in bytes.
+const MAX_LINE: u64 = 1 << 20;
+/// How long the process may take to answer.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long an access may wait. Nothing holds accesses, so this is never reached.
+const HOLD_LIMIT: Duration = Duration::from_secs(60);
+
+/// What the process shall make.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Job {
+    /// The folder for the sockets.
+    folder: PathBuf,
+    /// What distinguishes the guest's memory from other files.
+    memory: (u64, u64),
+    /// The driver's file, whose numbers answers are chosen from.
+    module: PathBuf,
+    ids: PciIds,
+    shapes: Vec<Shape>,
+}
+
+/// What the process says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    /// The devices can be connected: arguments for the driver VM's QEMU.
+    Ready(Vec<String>),
+    /// They cannot, for this reason.
+    Failed(String),
+    /// The end: the accesses to each device.
+    Counts(Vec<Accesses>),
+}
+
+/// The accesses to a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accesses {
+    /// Reads of registers.
+    pub reads: u64,
+    /// Writes to registers.
+    pub writes: u64,
+    /// Interrupts that the guest received.
+    pub interrupts: u64,
+}
+
+/// Why there is no synthetic device.
+#[derive(Debug, thiserror::Error)]
+#[error("the synthetic device {0}")]
+pub struct Error(String);
+
+/// Running devices; dropping it ends them.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    answers: Receiver<Answer>,
+    arguments: Vec<String>,
+    memory: Memory,
+}
+
+impl Process {
+    /// Starts a program that calls [`serve`], for devices of all shapes with these IDs. Sockets and the driver's file
+    /// `module` are in `folder`; the guest has `memory_mib` MiB. `reach` lists what any program of this machine needs to start.
+    pub fn start(
+        mut command: Command,
+        folder: &Path,
+        module: &Path,
+        ids: PciIds,
+        memory_mib: u32,
+        reach: Jail,
+    ) -> Result<Process, Error> {
+        let failed = |why: String| Error(format!("could not be started: {why}"));
+        let memory = Memory::new(memory_mib).map_err(|error| failed(error.to_string()))?;
+        let job = Job {
+            folder: folder.to_path_buf(),
+            memory: memory.identity().map_err(|error| failed(error.to_string()))?,
+            module: module.to_path_buf(),
+            ids,
+            shapes: Shape::ALL.to_vec(),
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let jail = reach.reads(command.get_program()).writes(folder);
+        let jail = jail.unix_sockets().apart(Role::Gate);
+        let mut child =
+            guardrail_jail::spawn(&mut command, &jail).map_err(|error| failed(error.to_string()))?;
+        let (send, answers) = mpsc::channel();
+        let stdin = child.stdin.take();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut input = BufReader::new(stdout);
+                while let Some(answer) = receive(&mut input) {
+                    if send.send(answer).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let mut process = Process { child, stdin, answers, arguments: Vec::new(), memory };
+        if !process.stdin.as_mut().is_some_and(|stdin| say(stdin, &job)) {
+            return Err(failed("its process does not listen".into()));
+        }
+        match process.answer()? {
+            Answer::Ready(arguments) => {
+                process.arguments = process.memory.qemu_arguments(memory_mib);
+                process.arguments.extend(arguments);
+                Ok(process)
+            }
+            Answer::Failed(why) => Err(failed(why)),
+            Answer::Counts(_) => Err(failed("its process answered out of turn".into())),
+        }
+    }
+
+    /// The arguments for the driver VM's QEMU: its memory and the devices.
+    pub fn qemu_arguments(&self) -> Vec<String> {
+        self.arguments.clone()
+    }
+
+    /// The guest's memory, which the driver VM's QEMU inherits.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Why the devices are gone; `None` while they are there.
+    pub fn failure(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok()??;
+        Some(Error(format!("ended with {status}")).to_string())
+    }
+
+    /// Ends the devices, and returns the accesses to each, in the order of [`Shape::ALL`].
+    pub fn stop(mut self) -> Result<Vec<Accesses>, Error> {
+        self.stdin = None;
+        match self.answer()? {
+            Answer::Counts(counts) => Ok(counts),
+            Answer::Failed(why) => Err(Error(why)),
+            Answer::Ready(_) => Err(Error("answered out of turn".into())),
+        }
+    }
+
+    fn answer(&mut self) -> Result<Answer, Error> {
+        self.answers.recv_timeout(LIMIT).map_err(|error| match error {
+            RecvTimeoutError::Disconnected => Error("has ended".into()),
+            RecvTimeoutError::Timeout => Error(format!("gave no answer for {} s", LIMIT.as_secs())),
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stdin = None;
+        // It ends by itself at the end of its input.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The whole life of the process of synthetic devices.
+pub fn serve() -> ExitCode {
+    let (mut input, mut output) = (BufReader::new(std::io::stdin()), std::io::stdout());
+    let Some(job) = receive::<Job>(&mut input) else { return 2.into() };
+    let servers = match servers(&job) {
+        Ok(servers) => servers,
+        Err(why) => {
+            say(&mut output, &Answer::Failed(why));
+            return 1.into();
+        }
+    };
+    let arguments = servers.iter().flat_map(Server::qemu_arguments).collect();
+    if !say(&mut output, &Answer::Ready(arguments)) {
+        return 1.into();
+    }
+    // Nothing more comes: the end of the input is the end of the run.
+    let _ = input.read(&mut [0]);
+    let counts = servers.into_iter().map(|server| accesses(&server.stop())).collect();
+    say(&mut output, &Answer::Counts(counts));
+    0.into()
+}
+
+fn servers(job: &Job) -> Result<Vec<Server>, String> {
+    let module = ModuleImage::open(&job.module).map_err(|error| error.to_string())?;
+    let constants = Arc::new(Constants::of(&module));
+    let server = |(number, shape): (usize, &Shape)| {
+        let folder = job.folder.join(format!("device{number}"));
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let options = vfio_user::Options {
+            folder,
+            memory_mib: 0,
+            hold_limit: HOLD_LIMIT,
+            post_writes: false,
+            id: format!("synthetic{number}"),
+            reach: Jail::new(),
+            device: device::Options::default(),
+        };
+        let device = PciDevice::new(job.ids, *shape, Arc::clone(&constants));
+        let device = device.map_err(|error| error.to_string())?;
+        Server::of_device(options, job.memory, Arc::new(Open), device).map_err(|error| error.to_string())
+    };
+    job.shapes.iter().enumerate().map(server).collect()
+}
+
+fn accesses(counts: &Counts) -> Accesses {
+    Accesses {
+        reads: counts.bars.iter().map(|bar| bar.reads_passed).sum(),
+        writes: counts.bars.iter().map(|bar| bar.writes_passed).sum(),
+        interrupts: counts.interrupts,
+    }
+}
+
+fn say(to: &mut impl Write, what: &impl Serialize) -> bool {
+    let Ok(mut line) = serde_json::to_vec(what) else { return false };
+    line.push(b'\n');
+    to.write_all(&line).and_then(|()| to.flush()).is_ok()
+}
+
+/// The next line; `None` at the end, or where it says nothing that is understood.
+fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> Option<T> {
+    let mut line = Vec::new();
+    from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
+    serde_json::from_slice(&line).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_makes_no_device_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let module = folder.path().join("x.ko");
+        let ids = PciIds { vendor: 1, device: 2, subvendor: 3, subdevice: 4, class: 0 };
+        let error =
+            Process::start(Command::new("false"), folder.path(), &module, ids, 1, Jail::new()).unwrap_err();
+        assert!(error.to_string().starts_with("the synthetic device "), "{error}");
+    }
+
+    #[test]
+    fn each_shape_gets_a_server_and_a_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let module = folder.path().join("x.ko");
+        let ids = PciIds { vendor: 1, device: 2, subvendor: 3, subdevice: 4, class: 0 };
+        let job =
+            Job { folder: folder.path().into(), memory: (0, 0), module, ids, shapes: Shape::ALL.to_vec() };
+        let error = servers(&job).unwrap_err();
+        assert!(error.contains("x.ko"), "{error}");
+    }
+}
