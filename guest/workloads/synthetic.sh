@@ -48,11 +48,10 @@ used() {
 
 # The driver leaves the device, and is asked to take it with other answers, plan by plan.
 taken_again() {
-    driver=$(readlink -f "$HERE/driver")
     for plan in 0 1 2 3 4 5; do
-        [ ! -e "$HERE/driver" ] || echo "$DEVICE" >"$driver/unbind"
-        [ ! -e "$HERE/config" ] || answer "$DEVICE" $plan
-        echo "$DEVICE" >"$driver/bind"
+        [ ! -e "$HERE/driver" ] || echo "$DEVICE" >"$HERE/driver/unbind"
+        answer "$DEVICE" $plan
+        echo "$DEVICE" >/sys/bus/pci/drivers_probe
         usleep 200000
     done
     true

@@ -25,17 +25,21 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The numbers in a module's functions.
-    pub fn of(module: &ModuleImage) -> Constants {
+    /// The numbers in the functions of a driver, and behind them those of the modules that it stands on.
+    pub fn of<'a>(modules: impl IntoIterator<Item = &'a ModuleImage>) -> Constants {
         let mut constants = Constants::default();
+        modules.into_iter().for_each(|module| constants.add(module));
+        constants
+    }
+
+    fn add(&mut self, module: &ModuleImage) {
         for symbol in module.symbols().iter().filter(|symbol| symbol.kind == SymbolKind::Function) {
             let Some(section) = symbol.section else { continue };
             let bytes = module.section_bytes(section.into());
             let (begin, size) = (symbol.value as usize, symbol.size as usize);
             let Some(code) = begin.checked_add(size).and_then(|end| bytes.get(begin..end)) else { continue };
-            constants.read(code);
+            self.read(code);
         }
-        constants
     }
 
     /// The numbers that a register at this offset is compared with.
@@ -100,6 +104,11 @@ impl State {
             Mnemonic::In => {
                 let offset = self.address.take();
                 self.registers.insert(Register::RAX, Loaded { offset, shift: 0 });
+            }
+            // An accessor of the driver's own, as in `read(hw, 0x4020)`.
+            Mnemonic::Mov if first == Some(Register::RSI) && is_immediate(insn.op1_kind()) => {
+                self.address = Some(insn.immediate(1));
+                self.set(first, None);
             }
             Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx => {
                 let loaded = match insn.op1_kind() {
@@ -229,6 +238,9 @@ mod tests {
         // lea 0x58(%rbx),%rdi; call; cmp $0xa5,%eax
         let code = [0x48, 0x8d, 0x7b, 0x58, 0xe8, 0, 0, 0, 0, 0x3d, 0xa5, 0, 0, 0];
         assert_eq!(read(&code).at(0x58), [0xa5, 0xa6]);
+        // mov $0x4020,%esi; call *%rax; cmp $0xa5,%eax
+        let code = [0xbe, 0x20, 0x40, 0, 0, 0xff, 0xd0, 0x3d, 0xa5, 0, 0, 0];
+        assert_eq!(read(&code).at(0x4020), [0xa5, 0xa6]);
         // lea 0x37(%rbx),%edx; in (%dx),%al; test %al,%al
         let code = [0x8d, 0x53, 0x37, 0xec, 0x84, 0xc0];
         assert_eq!(read(&code).at(0x37), [0x80]);

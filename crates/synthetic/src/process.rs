@@ -34,8 +34,8 @@ struct Job {
     folder: PathBuf,
     /// What distinguishes the guest's memory from other files.
     memory: (u64, u64),
-    /// The driver's file, whose numbers answers are chosen from.
-    module: PathBuf,
+    /// The files of the driver and of what it stands on, whose numbers answers are chosen from.
+    modules: Vec<PathBuf>,
     ids: PciIds,
     shapes: Vec<Shape>,
 }
@@ -79,12 +79,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program that calls [`serve`], for devices of all shapes with these IDs. Sockets and the driver's file
-    /// `module` are in `folder`; the guest has `memory_mib` MiB. `reach` lists what any program of this machine needs to start.
+    /// Starts a program that calls [`serve`], for devices of all shapes with these IDs. Sockets and the files of the driver
+    /// and what it stands on, `modules`, are in `folder`; the guest has `memory_mib` MiB. `reach` lists what any program of this machine needs to start.
     pub fn start(
         mut command: Command,
         folder: &Path,
-        module: &Path,
+        modules: &[PathBuf],
         ids: PciIds,
         memory_mib: u32,
         reach: Jail,
@@ -94,7 +94,7 @@ impl Process {
         let job = Job {
             folder: folder.to_path_buf(),
             memory: memory.identity().map_err(|error| failed(error.to_string()))?,
-            module: module.to_path_buf(),
+            modules: modules.to_vec(),
             ids,
             shapes: Shape::ALL.to_vec(),
         };
@@ -200,8 +200,9 @@ pub fn serve() -> ExitCode {
 }
 
 fn servers(job: &Job) -> Result<Vec<Server>, String> {
-    let module = ModuleImage::open(&job.module).map_err(|error| error.to_string())?;
-    let constants = Arc::new(Constants::of(&module));
+    let modules: Result<Vec<ModuleImage>, _> =
+        job.modules.iter().map(|path| ModuleImage::open(path)).collect();
+    let constants = Arc::new(Constants::of(&modules.map_err(|error| error.to_string())?));
     let server = |(number, shape): (usize, &Shape)| {
         let folder = job.folder.join(format!("device{number}"));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -252,7 +253,7 @@ mod tests {
         let module = folder.path().join("x.ko");
         let ids = PciIds { vendor: 1, device: 2, subvendor: 3, subdevice: 4, class: 0 };
         let error =
-            Process::start(Command::new("false"), folder.path(), &module, ids, 1, Jail::new()).unwrap_err();
+            Process::start(Command::new("false"), folder.path(), &[module], ids, 1, Jail::new()).unwrap_err();
         assert!(error.to_string().starts_with("the synthetic device "), "{error}");
     }
 
@@ -261,8 +262,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("x.ko");
         let ids = PciIds { vendor: 1, device: 2, subvendor: 3, subdevice: 4, class: 0 };
-        let job =
-            Job { folder: folder.path().into(), memory: (0, 0), module, ids, shapes: Shape::ALL.to_vec() };
+        let job = Job {
+            folder: folder.path().into(),
+            memory: (0, 0),
+            modules: vec![module],
+            ids,
+            shapes: Shape::ALL.to_vec(),
+        };
         let error = servers(&job).unwrap_err();
         assert!(error.contains("x.ko"), "{error}");
     }

@@ -275,10 +275,7 @@ fn held_run(
         reach: tracer::reach(&shared.log()),
         ..options(plan, prepared, scheduling, folder.path())
     };
-    let driver = &prepared.plan.driver;
-    let module = folder.path().join(format!("{}.ko", driver.name));
-    std::fs::write(&module, &driver.bytes).map_err(HostError::io("write", module.display()))?;
-    let synthetic = Synthetic::start(prepared, &module, &mut options)?;
+    let synthetic = Synthetic::start(prepared, &mut options)?;
     let guest = Guest {
         log: &log,
         shared: &shared,

@@ -88,8 +88,7 @@ impl<'a> Ready<'a> {
             }
             GateKind::Vmm | GateKind::Off => None,
         };
-        let module = self.folder.path().join(format!("{}.ko", self.prepared.plan.driver.name));
-        let synthetic = Synthetic::start(&self.prepared, &module, &mut options)?;
+        let synthetic = Synthetic::start(&self.prepared, &mut options)?;
         options.watched = options.containable.then(|| {
             let log = log.clone();
             let other = outside.as_ref().map(Outside::process);

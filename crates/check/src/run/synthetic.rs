@@ -5,14 +5,22 @@ use guardrail_host::HostError;
 use guardrail_host::folders::program;
 use guardrail_synthetic::process::{Accesses, Process};
 use guardrail_synthetic::{PciIds, pci};
+use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::Options;
 use std::cell::RefCell;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The folder of the devices in the run folder, which does not outlive them.
+const FOLDER: &str = "synthetic";
+
 /// Running devices; dropping them ends them.
-pub struct Synthetic(RefCell<Process>);
+pub struct Synthetic {
+    process: RefCell<Process>,
+    folder: PathBuf,
+}
 
 /// Refuses, before the run begins, what synthetic devices cannot do.
 pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
@@ -28,21 +36,19 @@ pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
 }
 
 impl Synthetic {
-    /// Starts the devices of a run that has some, and connects the driver VM. `module` is the driver's file.
-    pub fn start(
-        prepared: &Prepared,
-        module: &Path,
-        options: &mut Options,
-    ) -> Result<Option<Synthetic>, HostError> {
+    /// Starts the devices of a run that has some, and connects the driver VM.
+    pub fn start(prepared: &Prepared, options: &mut Options) -> Result<Option<Synthetic>, HostError> {
         let Some(ids) =
             prepared.choice.is_synthetic().then(|| PciIds::first(&prepared.plan.aliases)).flatten()
         else {
             return Ok(None);
         };
+        let folder = options.folder.join(FOLDER);
+        let modules = copied(prepared, &folder)?;
         let mut command = Command::new(program()?);
         command.arg("internal-device");
         let reach = prepared.qemu.jail();
-        let process = Process::start(command, &options.folder, module, ids, options.memory_mib, reach);
+        let process = Process::start(command, &folder, &modules, ids, options.memory_mib, reach);
         let process = process.map_err(failed)?;
         options.qemu_arguments.extend(process.qemu_arguments());
         options.inherited.push(process.memory().descriptor());
@@ -51,17 +57,20 @@ impl Synthetic {
         let PciIds { vendor, device, .. } = ids;
         options.variables.push(("SYNTHETIC".into(), format!("{vendor:#06x}:{device:#06x}")));
         options.variables.push(("PLAN_AT".into(), pci::PLAN.to_string()));
-        Ok(Some(Synthetic(RefCell::new(process))))
+        Ok(Some(Synthetic { process: RefCell::new(process), folder }))
     }
 
     /// Why the devices are gone; `None` while they are there.
     pub fn failure(&self) -> Option<String> {
-        self.0.borrow_mut().failure()
+        self.process.borrow_mut().failure()
     }
 
     /// Ends the devices; returns a line about what the driver did with them.
     pub fn stop(self) -> Result<String, HostError> {
-        let all = self.0.into_inner().stop().map_err(failed)?;
+        let stopped = self.process.into_inner().stop();
+        // What is left there are copies and sockets.
+        let _ = fs::remove_dir_all(&self.folder);
+        let all = stopped.map_err(failed)?;
         let sum = |of: fn(&Accesses) -> u64| all.iter().map(of).sum::<u64>();
         Ok(format!(
             "the synthetic devices answered {} reads and took {} writes; they sent {} interrupts",
@@ -70,6 +79,18 @@ impl Synthetic {
             sum(|device| device.interrupts)
         ))
     }
+}
+
+/// Copies the driver, and the modules that it stands on, to where the devices' process reads them.
+fn copied(prepared: &Prepared, folder: &Path) -> Result<Vec<PathBuf>, HostError> {
+    fs::create_dir_all(folder).map_err(HostError::io("create", folder.display()))?;
+    let plan = &prepared.plan;
+    let copy = |module: &ModuleFile| {
+        let path = folder.join(format!("{}.ko", module.name));
+        fs::write(&path, &module.bytes).map_err(HostError::io("write", path.display()))?;
+        Ok(path)
+    };
+    std::iter::once(&plan.driver).chain(plan.before.iter().rev()).map(copy).collect()
 }
 
 fn failed(error: guardrail_synthetic::process::Error) -> HostError {
