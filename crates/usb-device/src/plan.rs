@@ -17,7 +17,7 @@ pub(crate) enum Speed {
 /// The interfaces and endpoints of a device whose class asks for none in particular.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Four interfaces, each with bulk and interrupt endpoints both ways, and isochronous ones in a second setting.
+    /// Four interfaces, each with bulk and interrupt endpoints both ways, and isochronous ones in later settings.
     Wide,
     /// One interface: bulk in 1, bulk out 2, interrupt in 3.
     Plain,
@@ -39,6 +39,12 @@ pub(crate) enum Shape {
     Streams,
     /// Two interfaces: interrupt endpoints of small packets first, bulk ones next.
     Composite,
+    /// One interface: bulk in 1, bulk out 2, bulk in 3.
+    Scanner,
+    /// One interface with five bulk endpoints, in and out in turn.
+    Five,
+    /// One interface with packets of 8 bytes: bulk out 1, interrupt in 2; and with larger ones: bulk out 3, bulk in 4.
+    Still,
     /// Whatever the seed gives.
     Drawn,
 }
@@ -102,7 +108,7 @@ pub(crate) struct Plan {
 
 type Row = (Speed, Shape, Source, Source, Length, Pace);
 
-const TABLE: [Row; 16] = {
+const TABLE: [Row; 20] = {
     use Length::{Packet, Short, Whole};
     use Pace::{Answering, Steady};
     use Shape::*;
@@ -125,6 +131,10 @@ const TABLE: [Row; 16] = {
         (Full, Camera, Zeros, Zeros, Packet, Steady),
         (Full, Many, Fixed, Words, Short, Answering),
         (High, Wide, Mixed, Mixed, Whole, Steady),
+        (Full, Scanner, One, Written, Whole, Steady),
+        (High, Five, Written, Zeros, Whole, Steady),
+        (Full, Still, Words, Ones, Whole, Steady),
+        (Full, Plain, Ones, Zeros, Packet, Steady),
     ]
 };
 

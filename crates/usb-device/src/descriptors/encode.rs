@@ -1,6 +1,6 @@
 //! Descriptors as bytes, in the layout of USB 2.0, chapter 9.
 
-use super::{CONFIGURATION, Descriptors, Endpoint, Setting, text};
+use super::{CONFIGURATION, Descriptors, Endpoint, Interface, Setting, text};
 
 /// The types of descriptors.
 pub(super) struct Kind;
@@ -13,6 +13,7 @@ impl Kind {
     const ENDPOINT: u8 = 5;
     pub const QUALIFIER: u8 = 6;
     pub const OTHER_SPEED: u8 = 7;
+    const ASSOCIATION: u8 = 11;
     pub const BOS: u8 = 15;
     pub const HID: u8 = 0x21;
     pub const REPORT: u8 = 0x22;
@@ -57,6 +58,7 @@ pub(super) fn bos() -> Vec<u8> {
 /// The configuration with all that belongs to it; `kind` is its type.
 pub(super) fn configuration(of: &Descriptors, kind: u8) -> Vec<u8> {
     let mut body = Vec::new();
+    association(&mut body, of);
     for interface in &of.interfaces {
         for (number, one) in interface.settings.iter().enumerate() {
             setting(&mut body, interface.number, u8::try_from(number).unwrap_or(u8::MAX), one);
@@ -69,6 +71,18 @@ pub(super) fn configuration(of: &Descriptors, kind: u8) -> Vec<u8> {
     bytes.extend([count, CONFIGURATION, 0, ATTRIBUTES, POWER]);
     bytes.extend(body);
     bytes
+}
+
+/// Says that interfaces belong together: all of a class, or those of a vendor after the first.
+fn association(bytes: &mut Vec<u8>, of: &Descriptors) {
+    let class = |one: &Interface| one.settings.first().map_or([0; 3], |setting| setting.class);
+    let [first, rest @ ..] = &of.interfaces[..] else { return };
+    let Some(last) = rest.last() else { return };
+    let first = if class(first)[0] == 0xff { &rest[0] } else { first };
+    let count = last.number.saturating_sub(first.number).saturating_add(1);
+    bytes.extend([8, Kind::ASSOCIATION, first.number, count]);
+    bytes.extend(class(first));
+    bytes.push(0);
 }
 
 fn setting(bytes: &mut Vec<u8>, interface: u8, number: u8, of: &Setting) {

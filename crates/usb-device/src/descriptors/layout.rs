@@ -12,6 +12,9 @@ const IN: u8 = 0x80;
 /// The class of what belongs to its vendor.
 const VENDOR_CLASS: u8 = 0xff;
 
+/// The class of input devices.
+const HID_CLASS: u8 = 0x03;
+
 /// An interval of about 1 ms: frames at full speed, an exponent of microframes at high speed.
 fn interval(speed: Speed) -> u8 {
     match speed {
@@ -54,6 +57,9 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         Shape::Bulk => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02)]]],
         Shape::Streams => streams(),
         Shape::Composite => composite(),
+        Shape::Scanner => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02), (Bulk, 0x83)]]],
+        Shape::Five => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02), (Bulk, 0x83), (Bulk, 0x04), (Bulk, 0x85)]]],
+        Shape::Still => vec![vec![vec![(Bulk, 0x01), (Interrupt, 0x82), (Bulk, 0x03), (Bulk, 0x84)]]],
         Shape::Drawn => drawn(random),
     };
     let mut interfaces = Vec::new();
@@ -61,11 +67,17 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         let settings = settings.iter().map(|endpoints| setting(class, endpoints, plan.speed)).collect();
         interfaces.push(Interface { number, settings });
     }
-    if plan.shape == Shape::Camera {
+    if matches!(plan.shape, Shape::Wide | Shape::Camera) {
         grow(&mut interfaces, plan.speed);
     }
-    if plan.shape == Shape::Input {
+    if matches!(plan.shape, Shape::Input | Shape::Still) {
         interfaces.iter_mut().for_each(small);
+    }
+    if alias.class == Some(HID_CLASS) {
+        // Drivers of input devices look at the first endpoint alone.
+        for setting in interfaces.iter_mut().flat_map(|one| &mut one.settings) {
+            setting.endpoints.sort_by_key(|one| (one.transfer != Interrupt, one.address & IN == 0));
+        }
     }
     number(&mut interfaces, alias.interface);
     interfaces
@@ -99,7 +111,9 @@ fn wide(index: u8) -> Settings {
     let first = vec![(Bulk, input(0)), (Bulk, output(0)), (Interrupt, input(1)), (Interrupt, output(1))];
     let mut second = first.clone();
     second.extend([(Iso, input(2)), (Iso, output(2))]);
-    vec![first, second]
+    let mut settings = vec![first];
+    settings.extend((1..8).map(|_| second.clone()));
+    settings
 }
 
 fn many() -> Endpoints {
@@ -113,10 +127,7 @@ fn many() -> Endpoints {
 
 fn camera() -> Settings {
     let quiet = vec![(Interrupt, 0x83), (Bulk, 0x82), (Bulk, 0x04)];
-    let with = |_| [vec![(Iso, 0x81)], quiet.clone()].concat();
-    let mut settings = vec![[vec![(Iso, 0x81)], quiet.clone()].concat()];
-    settings.extend((0..8).map(with));
-    settings
+    (0..9).map(|_| [vec![(Iso, 0x81)], quiet.clone()].concat()).collect()
 }
 
 /// Makes the isochronous packets of later settings larger than those of the ones before; those of the first are empty.
@@ -134,10 +145,10 @@ fn grow(interfaces: &mut [Interface], speed: Speed) {
     }
 }
 
-/// Makes the interrupt packets as small as those of a mouse.
+/// Makes the packets of the first endpoints as small as those of a mouse.
 fn small(interface: &mut Interface) {
     for setting in &mut interface.settings {
-        for one in &mut setting.endpoints {
+        for one in setting.endpoints.iter_mut().filter(|one| one.address & !IN <= 2) {
             one.packet = 8;
         }
     }
@@ -153,8 +164,8 @@ fn paired() -> Vec<Settings> {
 fn streams() -> Vec<Settings> {
     vec![
         vec![vec![(Interrupt, 0x84), (Bulk, 0x05), (Bulk, 0x85)]],
-        vec![vec![], vec![(Iso, 0x01), (Iso, 0x81)]],
-        vec![vec![], vec![(Iso, 0x82), (Iso, 0x02)]],
+        vec![vec![], vec![(Iso, 0x01)]],
+        vec![vec![], vec![(Iso, 0x82)]],
     ]
 }
 

@@ -21,6 +21,13 @@ fn read(bytes: &[u8]) -> Vec<(u8, u8, u8, usize)> {
     assert_eq!(usize::from(u16::from_le_bytes([bytes[2], bytes[3]])), bytes.len());
     let mut settings: Vec<(u8, u8, u8, usize, usize)> = Vec::new();
     let mut rest = &bytes[9..];
+    if rest.get(1) == Some(&11) {
+        // The interfaces that belong together follow each other.
+        let numbers: std::collections::BTreeSet<u8> =
+            rest[8..].windows(3).filter(|w| w[..2] == [9, 4]).map(|w| w[2]).collect();
+        let said: std::collections::BTreeSet<u8> = (rest[2]..=rest[2] + rest[3] - 1).collect();
+        assert!(said.is_subset(&numbers), "{said:?} {numbers:?}");
+    }
     while !rest.is_empty() {
         let length = usize::from(rest[0]);
         assert!(
@@ -51,8 +58,8 @@ fn descriptors_match_their_alias() {
     assert_eq!(device.len(), 18);
     assert_eq!(device[8..12], [0x7b, 0x06, 0x03, 0x23]);
     let settings = read(&descriptors.get(0x0200, 0).unwrap());
-    // Four interfaces of the vendor's class, each with two settings.
-    assert_eq!(settings.len(), 8);
+    // Four interfaces of the vendor's class, each with eight settings.
+    assert_eq!(settings.len(), 32);
     assert!(settings.iter().all(|(_, _, class, _)| *class == 0xff));
     assert_eq!(settings[..2], [(0, 0, 0xff, 4), (0, 1, 0xff, 6)]);
     let numbered = Descriptors::from_alias(ALIASES[10], 0).unwrap();
@@ -115,7 +122,7 @@ fn packets_fit_the_speed() {
         for one in endpoints {
             let fits = match (one.transfer, descriptors.speed) {
                 (Transfer::Bulk, Speed::High) => one.packet == 512,
-                (Transfer::Bulk, Speed::Full) => one.packet == 64,
+                (Transfer::Bulk, Speed::Full) => [8, 16, 32, 64].contains(&one.packet),
                 (Transfer::Interrupt, _) => one.packet <= 64,
                 (Transfer::Iso, Speed::Full) => one.packet <= 1023,
                 (Transfer::Iso, Speed::High) => one.packet & 0x7ff <= 1024,

@@ -20,6 +20,13 @@ const SET_DESCRIPTOR: u8 = 7;
 const GET_CONFIGURATION: u8 = 8;
 const GET_INTERFACE: u8 = 10;
 
+/// A class request to an interface for data.
+const CLASS_OF_INTERFACE: u8 = 0xa1;
+
+/// The class-specific descriptor of an infrared link, the one class that has a request for its descriptor: version 1.0,
+/// frames of up to 2048 bytes, all windows, turnaround times, rates and counts of flags.
+const INFRARED: [u8; 12] = [12, 0x21, 0x00, 0x01, 0x3f, 0x7f, 0xff, 0xff, 0x01, 0xff, 0x00, 0x01];
+
 /// The feature of an endpoint that stalls.
 const HALT: u16 = 0;
 
@@ -80,6 +87,9 @@ impl Device {
         }
         if let Some(answer) = self.data.rndis.answer(request) {
             return Some(answer);
+        }
+        if (request.kind, request.request) == (CLASS_OF_INTERFACE, GET_DESCRIPTOR) {
+            return Some(INFRARED.to_vec());
         }
         Some(self.answers.read(request))
     }
