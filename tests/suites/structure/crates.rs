@@ -24,6 +24,7 @@ const ROWS: [(&str, &[&str]); 8] = [
             "vm",
             "report",
             "protocol",
+            "usb-device",
         ],
     ),
     ("on the host", &["host"]),
