@@ -50,8 +50,8 @@ used() {
 taken_again() {
     for plan in 0 1 2 3 4 5; do
         [ ! -e "$HERE/driver" ] || echo "$DEVICE" >"$HERE/driver/unbind"
-        answer "$DEVICE" $plan
-        echo "$DEVICE" >/sys/bus/pci/drivers_probe
+        [ -z "$SYNTHETIC" ] || answer "$DEVICE" $plan
+        echo "$DEVICE" >"$BUS/drivers_probe"
         usleep 200000
     done
     true
@@ -59,12 +59,15 @@ taken_again() {
 
 # The device goes away while the driver has it.
 unplugged() {
+    # What a USB driver takes is an interface of a device.
+    [ -e "$HERE/remove" ] || HERE=${HERE%/*}
     [ -e "$HERE/remove" ] || { echo "the device cannot be unplugged" && return 1; }
     echo 1 >"$HERE/remove"
     usleep 300000
 }
 
 HERE=$(readlink -f /sys/bus/*/devices/"$DEVICE")
+BUS=$(readlink -f "$HERE/subsystem")
 try wait usleep 300000
 try attributes attributes "$HERE"
 try used used

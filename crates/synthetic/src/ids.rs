@@ -1,5 +1,6 @@
 //! The IDs by which a driver binds, from the aliases of its module.
 
+use guardrail_usb_device::Descriptors;
 use serde::{Deserialize, Serialize};
 
 /// What a PCI device says that it is.
@@ -49,10 +50,25 @@ impl PciIds {
             class: u32::from_be_bytes(class),
         })
     }
+}
 
-    /// The IDs of the first alias that names a PCI device.
-    pub fn first<'a>(aliases: impl IntoIterator<Item = &'a String>) -> Option<PciIds> {
-        aliases.into_iter().find_map(|alias| PciIds::from_alias(alias))
+/// What a driver binds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ids {
+    /// A PCI device.
+    Pci(PciIds),
+    /// A USB device, by the alias that it shall match.
+    Usb(String),
+}
+
+impl Ids {
+    /// The device of the first alias that names one; PCI comes first.
+    pub fn first(aliases: &[String]) -> Option<Ids> {
+        let pci = aliases.iter().find_map(|alias| PciIds::from_alias(alias)).map(Ids::Pci);
+        pci.or_else(|| {
+            aliases.iter().find(|alias| Descriptors::from_alias(alias, 0).is_some()).cloned().map(Ids::Usb)
+        })
     }
 }
 

@@ -5,8 +5,8 @@
 //! answer is a [plan](answers::Answers); a run goes from plan to plan until the driver takes the device. The plans that
 //! the driver refuses are not lost: its error paths ran under all checkers.
 //!
-//! **Knows**: PCI IDs and configuration space, and how to serve a device to a driver VM ([`guardrail_gate`]). **Must not
-//! know**: what any driver wants, by name.
+//! **Knows**: PCI IDs and configuration space, and how to serve a device to a driver VM ([`guardrail_gate`] for PCI,
+//! [`guardrail_usb_device`] for USB). **Must not know**: what any driver wants, by name.
 
 pub mod answers;
 pub mod constants;
@@ -17,5 +17,6 @@ pub mod shape;
 
 mod config;
 mod ticks;
+mod usb;
 
-pub use ids::PciIds;
+pub use ids::{Ids, PciIds};

@@ -4,9 +4,10 @@
 //! devices can be connected, and with their counts when its input ends. So it ends with the program that started it.
 
 use crate::constants::Constants;
-use crate::ids::PciIds;
+use crate::ids::{Ids, PciIds};
 use crate::pci::PciDevice;
 use crate::shape::Shape;
+use crate::usb;
 use guardrail_binfmt::module::ModuleImage;
 use guardrail_gate::vfio_user::{self, Server};
 use guardrail_gate::{Counts, Memory, Open, device};
@@ -36,8 +37,7 @@ struct Job {
     memory: (u64, u64),
     /// The files of the driver and of what it stands on, whose numbers answers are chosen from.
     modules: Vec<PathBuf>,
-    ids: PciIds,
-    shapes: Vec<Shape>,
+    ids: Ids,
 }
 
 /// What the process says.
@@ -55,11 +55,11 @@ enum Answer {
 /// The accesses to a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accesses {
-    /// Reads of registers.
+    /// Reads of registers; transfers from a USB device.
     pub reads: u64,
-    /// Writes to registers.
+    /// Writes to registers; transfers to a USB device.
     pub writes: u64,
-    /// Interrupts that the guest received.
+    /// Interrupts that the guest received; packets of interrupt endpoints.
     pub interrupts: u64,
 }
 
@@ -79,13 +79,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program that calls [`serve`], for devices of all shapes with these IDs. Sockets and the files of the driver
+    /// Starts a program that calls [`serve`], for devices of all shapes or plans with these IDs. Sockets and the files of the driver
     /// and what it stands on, `modules`, are in `folder`; the guest has `memory_mib` MiB. `reach` lists what any program of this machine needs to start.
     pub fn start(
         mut command: Command,
         folder: &Path,
         modules: &[PathBuf],
-        ids: PciIds,
+        ids: Ids,
         memory_mib: u32,
         reach: Jail,
     ) -> Result<Process, Error> {
@@ -96,7 +96,6 @@ impl Process {
             memory: memory.identity().map_err(|error| failed(error.to_string()))?,
             modules: modules.to_vec(),
             ids,
-            shapes: Shape::ALL.to_vec(),
         };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let jail = reach.reads(command.get_program()).writes(folder);
@@ -146,7 +145,7 @@ impl Process {
         Some(Error(format!("ended with {status}")).to_string())
     }
 
-    /// Ends the devices, and returns the accesses to each, in the order of [`Shape::ALL`].
+    /// Ends the devices, and returns the accesses to each, in the order of shapes or plans.
     pub fn stop(mut self) -> Result<Vec<Accesses>, Error> {
         self.stdin = None;
         match self.answer()? {
@@ -181,29 +180,60 @@ impl Drop for Process {
 pub fn serve() -> ExitCode {
     let (mut input, mut output) = (BufReader::new(std::io::stdin()), std::io::stdout());
     let Some(job) = receive::<Job>(&mut input) else { return 2.into() };
-    let servers = match servers(&job) {
-        Ok(servers) => servers,
+    let devices = match Devices::start(&job) {
+        Ok(devices) => devices,
         Err(why) => {
             say(&mut output, &Answer::Failed(why));
             return 1.into();
         }
     };
-    let arguments = servers.iter().flat_map(Server::qemu_arguments).collect();
-    if !say(&mut output, &Answer::Ready(arguments)) {
+    if !say(&mut output, &Answer::Ready(devices.qemu_arguments())) {
         return 1.into();
     }
     // Nothing more comes: the end of the input is the end of the run.
     let _ = input.read(&mut [0]);
-    let counts = servers.into_iter().map(|server| accesses(&server.stop())).collect();
-    say(&mut output, &Answer::Counts(counts));
+    say(&mut output, &Answer::Counts(devices.stop()));
     0.into()
 }
 
-fn servers(job: &Job) -> Result<Vec<Server>, String> {
+/// The devices of a process.
+enum Devices {
+    Pci(Vec<Server>),
+    Usb(usb::Devices),
+}
+
+impl Devices {
+    fn start(job: &Job) -> Result<Devices, String> {
+        let constants = constants(job)?;
+        Ok(match &job.ids {
+            Ids::Pci(ids) => Devices::Pci(servers(job, *ids, &constants)?),
+            Ids::Usb(alias) => Devices::Usb(usb::Devices::start(alias, &job.folder, &constants)?),
+        })
+    }
+
+    fn qemu_arguments(&self) -> Vec<String> {
+        match self {
+            Devices::Pci(servers) => servers.iter().flat_map(Server::qemu_arguments).collect(),
+            Devices::Usb(devices) => devices.qemu_arguments(),
+        }
+    }
+
+    fn stop(self) -> Vec<Accesses> {
+        match self {
+            Devices::Pci(servers) => servers.into_iter().map(|server| accesses(&server.stop())).collect(),
+            Devices::Usb(devices) => devices.stop(),
+        }
+    }
+}
+
+fn constants(job: &Job) -> Result<Arc<Constants>, String> {
     let modules: Result<Vec<ModuleImage>, _> =
         job.modules.iter().map(|path| ModuleImage::open(path)).collect();
-    let constants = Arc::new(Constants::of(&modules.map_err(|error| error.to_string())?));
-    let server = |(number, shape): (usize, &Shape)| {
+    Ok(Arc::new(Constants::of(&modules.map_err(|error| error.to_string())?)))
+}
+
+fn servers(job: &Job, ids: PciIds, constants: &Arc<Constants>) -> Result<Vec<Server>, String> {
+    let server = |(number, shape): (usize, Shape)| {
         let folder = job.folder.join(format!("device{number}"));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let options = vfio_user::Options {
@@ -215,11 +245,11 @@ fn servers(job: &Job) -> Result<Vec<Server>, String> {
             reach: Jail::new(),
             device: device::Options::default(),
         };
-        let device = PciDevice::new(job.ids, *shape, Arc::clone(&constants));
+        let device = PciDevice::new(ids, shape, Arc::clone(constants));
         let device = device.map_err(|error| error.to_string())?;
         Server::of_device(options, job.memory, Arc::new(Open), device).map_err(|error| error.to_string())
     };
-    job.shapes.iter().enumerate().map(server).collect()
+    Shape::ALL.into_iter().enumerate().map(server).collect()
 }
 
 fn accesses(counts: &Counts) -> Accesses {
@@ -251,25 +281,30 @@ mod tests {
     fn a_program_that_makes_no_device_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("x.ko");
-        let ids = PciIds { vendor: 1, device: 2, subvendor: 3, subdevice: 4, class: 0 };
+        let ids = Ids::Usb(String::new());
         let error =
             Process::start(Command::new("false"), folder.path(), &[module], ids, 1, Jail::new()).unwrap_err();
         assert!(error.to_string().starts_with("the synthetic device "), "{error}");
     }
 
     #[test]
-    fn each_shape_gets_a_server_and_a_socket() {
+    fn a_file_that_is_no_module_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("x.ko");
-        let ids = PciIds { vendor: 1, device: 2, subvendor: 3, subdevice: 4, class: 0 };
-        let job = Job {
-            folder: folder.path().into(),
-            memory: (0, 0),
-            modules: vec![module],
-            ids,
-            shapes: Shape::ALL.to_vec(),
-        };
-        let error = servers(&job).unwrap_err();
+        let ids = Ids::Usb("usb:v1234p5678d*dc*dsc*dp*ic*isc*ip*in*".into());
+        let job = Job { folder: folder.path().into(), memory: (0, 0), modules: vec![module], ids };
+        let error = Devices::start(&job).err().unwrap();
         assert!(error.contains("x.ko"), "{error}");
+    }
+
+    #[test]
+    fn each_plan_of_a_usb_device_listens_and_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let alias = "usb:v1234p5678d*dc*dsc*dp*ic*isc*ip*in*";
+        let devices = usb::Devices::start(alias, folder.path(), &Constants::default()).unwrap();
+        let words = devices.qemu_arguments();
+        let sockets = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(words.iter().filter(|word| word.starts_with("usb-redir,")).count(), sockets);
+        assert_eq!(devices.stop(), vec![Accesses::default(); sockets]);
     }
 }

@@ -4,7 +4,7 @@ use crate::plan::{GateKind, RunPlan};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
 use guardrail_synthetic::process::{Accesses, Process};
-use guardrail_synthetic::{PciIds, pci};
+use guardrail_synthetic::{Ids, PciIds, pci};
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::Options;
@@ -38,8 +38,7 @@ pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
 impl Synthetic {
     /// Starts the devices of a run that has some, and connects the driver VM.
     pub fn start(prepared: &Prepared, options: &mut Options) -> Result<Option<Synthetic>, HostError> {
-        let Some(ids) =
-            prepared.choice.is_synthetic().then(|| PciIds::first(&prepared.plan.aliases)).flatten()
+        let Some(ids) = prepared.choice.is_synthetic().then(|| Ids::first(&prepared.plan.aliases)).flatten()
         else {
             return Ok(None);
         };
@@ -48,15 +47,17 @@ impl Synthetic {
         let mut command = Command::new(program()?);
         command.arg("internal-device");
         let reach = prepared.qemu.jail();
+        // The guest goes from plan to plan of a PCI device. A USB device comes with each plan at once.
+        if let Ids::Pci(PciIds { vendor, device, .. }) = ids {
+            options.variables.push(("SYNTHETIC".into(), format!("{vendor:#06x}:{device:#06x}")));
+            options.variables.push(("PLAN_AT".into(), pci::PLAN.to_string()));
+        }
         let process = Process::start(command, &folder, &modules, ids, options.memory_mib, reach);
         let process = process.map_err(failed)?;
         options.qemu_arguments.extend(process.qemu_arguments());
         options.inherited.push(process.memory().descriptor());
         // The devices' sockets.
         options.reach = std::mem::take(&mut options.reach).unix_sockets();
-        let PciIds { vendor, device, .. } = ids;
-        options.variables.push(("SYNTHETIC".into(), format!("{vendor:#06x}:{device:#06x}")));
-        options.variables.push(("PLAN_AT".into(), pci::PLAN.to_string()));
         Ok(Some(Synthetic { process: RefCell::new(process), folder }))
     }
 

@@ -247,14 +247,19 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
 
 /// A synthetic device, whose IDs are those of an alias.
 fn synthetic(driver: &str, aliases: &[String]) -> Result<DeviceChoice> {
-    if !aliases.iter().any(|alias| alias.starts_with("pci:")) {
-        return Err(Error::BadValue(format!(
-            "a synthetic device has the IDs of a driver's PCI aliases, and {driver} has none; name another device with \
-             --device, or leave it out"
-        )));
-    }
+    let binds = |bus: &str| aliases.iter().any(|alias| alias.starts_with(bus));
+    let also = match () {
+        () if binds("pci:") => Vec::new(),
+        () if binds("usb:") => vec!["xhci_pci?".to_owned()],
+        () => {
+            return Err(Error::BadValue(format!(
+                "a synthetic device has the IDs of a driver's PCI or USB aliases, and {driver} has none; name another \
+                 device with --device, or leave it out"
+            )));
+        }
+    };
     let device = Device { name: SYNTHETIC.to_owned(), options: Vec::new(), arguments: Vec::new() };
-    Ok(DeviceChoice { class: Class::None, also: Vec::new(), device: Some(device) })
+    Ok(DeviceChoice { class: Class::None, also, device: Some(device) })
 }
 
 /// The first entry with a device of this model.
