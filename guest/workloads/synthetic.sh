@@ -59,9 +59,11 @@ taken_again() {
 
 # The device goes away while the driver has it.
 unplugged() {
-    # What a USB driver takes is an interface of a device.
-    [ -e "$HERE/remove" ] || HERE=${HERE%/*}
-    [ -e "$HERE/remove" ] || { echo "the device cannot be unplugged" && return 1; }
+    # What a USB driver takes is an interface of a device, or a part of one.
+    until [ -e "$HERE/remove" ]; do
+        HERE=${HERE%/*}
+        [ -n "$HERE" ] || { echo "the device cannot be unplugged" && return 1; }
+    done
     echo 1 >"$HERE/remove"
     usleep 300000
 }

@@ -52,7 +52,7 @@ impl ConfigSpace {
         space.allow(0x3c, &[0xff]);
         // Pin A.
         space.put(0x3d, &[1]);
-        for (number, bar) in shape.bars().into_iter().enumerate() {
+        for (number, bar) in shape.bars.into_iter().enumerate() {
             let (kind, mask) = match bar {
                 Bar::Memory(size) => (0u32, !(size as u32 - 1)),
                 Bar::Ports(size) => (1, !(size as u32 - 1)),
@@ -77,13 +77,11 @@ impl ConfigSpace {
         // Version 3, without states between on and off; the state itself.
         self.put(POWER + 2, &[0x03, 0x00]);
         self.allow(POWER + 4, &[0x03, 0x01]);
-        if shape.has_msi() {
+        if shape.modern {
             begin(self, MSI, 0x05);
             // Addresses of 64 bits, one message.
             self.put(MSI + 2, &[0x80, 0]);
             self.allow(MSI + 2, &[0x01, 0, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
-        }
-        if shape.is_express() {
             begin(self, EXPRESS, 0x10);
             // Version 2, an endpoint; a link of one lane at 2.5 GT/s, as capability and as status.
             self.put(EXPRESS + 2, &[0x02, 0x00]);
@@ -92,8 +90,6 @@ impl ConfigSpace {
             self.put(EXPRESS + 0x0c, &0x11u32.to_le_bytes());
             self.allow(EXPRESS + 0x10, &[0xc3, 0x01]);
             self.put(EXPRESS + 0x12, &0x11u16.to_le_bytes());
-        }
-        if shape.has_vectors() {
             begin(self, MSI_X, 0x11);
             self.put(MSI_X + 2, &(VECTORS - 1).to_le_bytes());
             self.allow(MSI_X + 2, &[0, 0xc0]);
@@ -140,8 +136,8 @@ impl ConfigSpace {
 
     pub(crate) fn interrupts(&self, shape: Shape) -> Interrupts {
         match () {
-            () if shape.has_vectors() && self.bytes[MSI_X + 3] & 0x80 != 0 => Interrupts::MsiX,
-            () if shape.has_msi() && self.bytes[MSI + 2] & 1 != 0 => Interrupts::Msi,
+            () if shape.modern && self.bytes[MSI_X + 3] & 0x80 != 0 => Interrupts::MsiX,
+            () if shape.modern && self.bytes[MSI + 2] & 1 != 0 => Interrupts::Msi,
             () if self.bytes[COMMAND + 1] & LINE_DISABLED != 0 => Interrupts::None,
             () => Interrupts::Line,
         }
@@ -151,6 +147,7 @@ impl ConfigSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::testing::{MODERN, OLD};
 
     fn space(shape: Shape) -> ConfigSpace {
         let ids = PciIds { vendor: 0x8086, device: 0x100e, subvendor: 1, subdevice: 2, class: 0x02_0000 };
@@ -165,12 +162,7 @@ mod tests {
 
     #[test]
     fn capabilities_follow_one_another_and_end() {
-        for (shape, wanted) in [
-            (Shape::Memory, vec![0x01, 0x05, 0x10, 0x11, 0x09]),
-            (Shape::PortsFirst, vec![0x01, 0x09]),
-            (Shape::MemoryFirst, vec![0x01, 0x05, 0x09]),
-            (Shape::Ports, vec![0x01, 0x09]),
-        ] {
+        for (shape, wanted) in [(MODERN, vec![0x01, 0x05, 0x10, 0x11, 0x09]), (OLD, vec![0x01, 0x09])] {
             let space = space(shape);
             let (mut at, mut found) = (space.bytes[0x34], Vec::new());
             while at != 0 && found.len() < 10 {
@@ -183,7 +175,7 @@ mod tests {
 
     #[test]
     fn base_address_registers_tell_their_size() {
-        let mut space = space(Shape::PortsFirst);
+        let mut space = space(OLD);
         assert_eq!(read(&space, 0), 0x100e_8086);
         for (register, size) in [(0x10, 0xffff_ff01), (0x14, 0xfff0_0000)] {
             space.write(register, &[0xff; 4]);
@@ -195,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_lies_outside_is_not_there() {
-        let mut space = space(Shape::Memory);
+        let mut space = space(MODERN);
         assert_eq!(read(&space, 254) >> 16, 0xffff);
         assert_eq!(read(&space, u64::MAX - 1), u32::MAX);
         assert!(!space.write(254, &[1, 2, 3, 4]) && !space.write(u64::MAX, &[1]));
@@ -203,14 +195,14 @@ mod tests {
 
     #[test]
     fn the_guest_chooses_plan_and_interrupts() {
-        let mut space = space(Shape::Memory);
+        let mut space = space(MODERN);
         assert!(space.write(PLAN, &[3]) && !space.write(PLAN + 1, &[1]));
-        assert_eq!((space.plan(), space.interrupts(Shape::Memory)), (0x103, Interrupts::Line));
+        assert_eq!((space.plan(), space.interrupts(MODERN)), (0x103, Interrupts::Line));
         space.write(0x05, &[4]);
-        assert_eq!(space.interrupts(Shape::Memory), Interrupts::None);
+        assert_eq!(space.interrupts(MODERN), Interrupts::None);
         space.write(MSI as u64 + 2, &[1]);
-        assert_eq!(space.interrupts(Shape::Memory), Interrupts::Msi);
+        assert_eq!(space.interrupts(MODERN), Interrupts::Msi);
         space.write(MSI_X as u64 + 3, &[0x80]);
-        assert_eq!(space.interrupts(Shape::Memory), Interrupts::MsiX);
+        assert_eq!(space.interrupts(MODERN), Interrupts::MsiX);
     }
 }

@@ -44,11 +44,11 @@ impl PciDevice {
             ids,
             shape,
             layout: Layout {
-                bars: shape.bars().map(|bar| bar.size()),
+                bars: shape.bars.map(|bar| bar.size()),
                 config: SIZE as u32,
                 line: true,
-                msi: u32::from(shape.has_msi()),
-                msi_x: if shape.has_vectors() { VECTORS.into() } else { 0 },
+                msi: u32::from(shape.modern),
+                msi_x: if shape.modern { VECTORS.into() } else { 0 },
             },
             config: ConfigSpace::new(ids, shape),
             answers: Answers::new(0, Arc::clone(&constants)),
@@ -146,6 +146,7 @@ impl Device for PciDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::testing::{MODERN, OLD};
 
     fn device(shape: Shape) -> PciDevice {
         let ids = PciIds { vendor: 0x8086, device: 0x100e, subvendor: 1, subdevice: 2, class: 0x02_0000 };
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_guest_chooses_a_plan_and_a_reset_keeps_it() {
-        let mut device = device(Shape::Memory);
+        let mut device = device(MODERN);
         assert_eq!(read(&mut device, Space::Bar(0), 0), 0);
         device.write(Space::Bar(0), 0, &[1]).unwrap();
         device.write(Space::Config, PLAN, &[2]).unwrap();
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn interrupts_come_once_the_driver_has_written_and_end() {
-        let mut device = device(Shape::PortsFirst);
+        let mut device = device(OLD);
         let mut heard = Vec::new();
         let tick = |device: &mut PciDevice, heard: &mut Vec<Interrupt>| {
             std::thread::sleep(EVERY * 2);

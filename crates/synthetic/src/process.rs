@@ -4,16 +4,16 @@
 //! devices can be connected, and with their counts when its input ends. So it ends with the program that started it.
 
 use crate::constants::Constants;
-use crate::ids::{Ids, PciIds};
+use crate::ids::Ids;
 use crate::pci::PciDevice;
-use crate::shape::Shape;
+use crate::shape::{Resources, Shape};
 use crate::usb;
+use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::module::ModuleImage;
 use guardrail_gate::vfio_user::{self, Server};
 use guardrail_gate::{Counts, Memory, Open, device};
 use guardrail_jail::{Jail, Role};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -37,6 +37,8 @@ struct Job {
     memory: (u64, u64),
     /// The files of the driver and of what it stands on, whose numbers answers are chosen from.
     modules: Vec<PathBuf>,
+    /// The kernel's image.
+    kernel: PathBuf,
     ids: Ids,
 }
 
@@ -79,12 +81,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program that calls [`serve`], for devices of all shapes or plans with these IDs. Sockets and the files of the driver
-    /// and what it stands on, `modules`, are in `folder`; the guest has `memory_mib` MiB. `reach` lists what any program of this machine needs to start.
+    /// Starts a program that calls [`serve`], for a PCI device with these IDs, or USB devices of all plans. Sockets and the files of the driver
+    /// and what it stands on, `modules`, are in `folder`; `kernel` is the image that it runs in; the guest has `memory_mib` MiB. `reach` lists what any program of this machine needs to start.
     pub fn start(
         mut command: Command,
         folder: &Path,
         modules: &[PathBuf],
+        kernel: &Path,
         ids: Ids,
         memory_mib: u32,
         reach: Jail,
@@ -95,10 +98,11 @@ impl Process {
             folder: folder.to_path_buf(),
             memory: memory.identity().map_err(|error| failed(error.to_string()))?,
             modules: modules.to_vec(),
+            kernel: kernel.to_path_buf(),
             ids,
         };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let jail = reach.reads(command.get_program()).writes(folder);
+        let jail = reach.reads(command.get_program()).reads(kernel).writes(folder);
         let jail = jail.unix_sockets().apart(Role::Gate);
         let mut child =
             guardrail_jail::spawn(&mut command, &jail).map_err(|error| failed(error.to_string()))?;
@@ -145,7 +149,7 @@ impl Process {
         Some(Error(format!("ended with {status}")).to_string())
     }
 
-    /// Ends the devices, and returns the accesses to each, in the order of shapes or plans.
+    /// Ends the devices, and returns the accesses to each, in the order of plans.
     pub fn stop(mut self) -> Result<Vec<Accesses>, Error> {
         self.stdin = None;
         match self.answer()? {
@@ -198,58 +202,61 @@ pub fn serve() -> ExitCode {
 
 /// The devices of a process.
 enum Devices {
-    Pci(Vec<Server>),
+    Pci(Server),
     Usb(usb::Devices),
 }
 
 impl Devices {
     fn start(job: &Job) -> Result<Devices, String> {
-        let constants = constants(job)?;
+        let modules: Result<Vec<_>, _> = job.modules.iter().map(|path| ModuleImage::open(path)).collect();
+        let modules = modules.map_err(|error| error.to_string())?;
+        let constants = Arc::new(Constants::of(&modules));
         Ok(match &job.ids {
-            Ids::Pci(ids) => Devices::Pci(servers(job, *ids, &constants)?),
+            Ids::Pci(ids) => {
+                let driver = modules.first().ok_or("has no driver")?;
+                let shape = Shape::of(driver, resources(&job.kernel));
+                Devices::Pci(server(job, PciDevice::new(*ids, shape, constants))?)
+            }
             Ids::Usb(alias) => Devices::Usb(usb::Devices::start(alias, &job.folder, &constants)?),
         })
     }
 
     fn qemu_arguments(&self) -> Vec<String> {
         match self {
-            Devices::Pci(servers) => servers.iter().flat_map(Server::qemu_arguments).collect(),
+            Devices::Pci(server) => server.qemu_arguments(),
             Devices::Usb(devices) => devices.qemu_arguments(),
         }
     }
 
     fn stop(self) -> Vec<Accesses> {
         match self {
-            Devices::Pci(servers) => servers.into_iter().map(|server| accesses(&server.stop())).collect(),
+            Devices::Pci(server) => vec![accesses(&server.stop())],
             Devices::Usb(devices) => devices.stop(),
         }
     }
 }
 
-fn constants(job: &Job) -> Result<Arc<Constants>, String> {
-    let modules: Result<Vec<ModuleImage>, _> =
-        job.modules.iter().map(|path| ModuleImage::open(path)).collect();
-    Ok(Arc::new(Constants::of(&modules.map_err(|error| error.to_string())?)))
+/// Where the kernel keeps base address registers; `None` where its types are not known.
+fn resources(kernel: &Path) -> Option<Resources> {
+    let image = KernelImage::open(kernel).ok()?;
+    let btf = image.btf();
+    let size = btf.size_of(btf.struct_named("resource")?)?;
+    Some(Resources { offset: btf.member_offset("pci_dev", "resource")?, size })
 }
 
-fn servers(job: &Job, ids: PciIds, constants: &Arc<Constants>) -> Result<Vec<Server>, String> {
-    let server = |(number, shape): (usize, Shape)| {
-        let folder = job.folder.join(format!("device{number}"));
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let options = vfio_user::Options {
-            folder,
-            memory_mib: 0,
-            hold_limit: HOLD_LIMIT,
-            post_writes: false,
-            id: format!("synthetic{number}"),
-            reach: Jail::new(),
-            device: device::Options::default(),
-        };
-        let device = PciDevice::new(ids, shape, Arc::clone(constants));
-        let device = device.map_err(|error| error.to_string())?;
-        Server::of_device(options, job.memory, Arc::new(Open), device).map_err(|error| error.to_string())
+fn server(job: &Job, device: guardrail_gate::Result<PciDevice>) -> Result<Server, String> {
+    let options = vfio_user::Options {
+        folder: job.folder.clone(),
+        memory_mib: 0,
+        hold_limit: HOLD_LIMIT,
+        post_writes: false,
+        id: "synthetic0".into(),
+        reach: Jail::new(),
+        device: device::Options::default(),
     };
-    Shape::ALL.into_iter().enumerate().map(server).collect()
+    device
+        .and_then(|device| Server::of_device(options, job.memory, Arc::new(Open), device))
+        .map_err(|error| error.to_string())
 }
 
 fn accesses(counts: &Counts) -> Accesses {
@@ -282,8 +289,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("x.ko");
         let ids = Ids::Usb(String::new());
-        let error =
-            Process::start(Command::new("false"), folder.path(), &[module], ids, 1, Jail::new()).unwrap_err();
+        let error = Process::start(
+            Command::new("false"),
+            folder.path(),
+            &[module],
+            Path::new("/vmlinuz"),
+            ids,
+            1,
+            Jail::new(),
+        )
+        .unwrap_err();
         assert!(error.to_string().starts_with("the synthetic device "), "{error}");
     }
 
@@ -292,7 +307,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("x.ko");
         let ids = Ids::Usb("usb:v1234p5678d*dc*dsc*dp*ic*isc*ip*in*".into());
-        let job = Job { folder: folder.path().into(), memory: (0, 0), modules: vec![module], ids };
+        let (folder, kernel) = (folder.path().to_path_buf(), "/vmlinuz".into());
+        let job = Job { folder, memory: (0, 0), modules: vec![module], kernel, ids };
         let error = Devices::start(&job).err().unwrap();
         assert!(error.contains("x.ko"), "{error}");
     }
@@ -303,7 +319,7 @@ mod tests {
         let alias = "usb:v1234p5678d*dc*dsc*dp*ic*isc*ip*in*";
         let devices = usb::Devices::start(alias, folder.path(), &Constants::default()).unwrap();
         let words = devices.qemu_arguments();
-        let sockets = fs::read_dir(folder.path()).unwrap().count();
+        let sockets = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(words.iter().filter(|word| word.starts_with("usb-redir,")).count(), sockets);
         assert_eq!(devices.stop(), vec![Accesses::default(); sockets]);
     }

@@ -52,7 +52,15 @@ impl Synthetic {
             options.variables.push(("SYNTHETIC".into(), format!("{vendor:#06x}:{device:#06x}")));
             options.variables.push(("PLAN_AT".into(), pci::PLAN.to_string()));
         }
-        let process = Process::start(command, &folder, &modules, ids, options.memory_mib, reach);
+        let process = Process::start(
+            command,
+            &folder,
+            &modules,
+            &prepared.kernel.vmlinuz,
+            ids,
+            options.memory_mib,
+            reach,
+        );
         let process = process.map_err(failed)?;
         options.qemu_arguments.extend(process.qemu_arguments());
         options.inherited.push(process.memory().descriptor());
