@@ -21,6 +21,7 @@ mod folder;
 mod html;
 mod http;
 mod names;
+mod order;
 mod pages;
 mod read;
 mod server;
@@ -29,7 +30,7 @@ mod when;
 mod written;
 
 pub use error::SiteError;
-pub use server::Server;
+pub use server::{Port, Server};
 pub use site::{Counts, Site};
 pub use written::write;
 

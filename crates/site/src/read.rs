@@ -8,6 +8,7 @@ use guardrail_report::list::MAX_FILE;
 use guardrail_report::survey::{CELL_SCHEMA, Cell, Position, SCHEMA, Settings, Summary};
 use guardrail_report::{Report, json};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::{OsStr, OsString};
 use std::hash::{Hash, Hasher};
@@ -27,6 +28,8 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_FILES: usize = 10_000;
 /// The most bytes of a survey's table; it holds the reports of all its runs.
 const MAX_TABLE: u64 = 256 << 20;
+/// The most runs of a survey.
+const MAX_CELLS: usize = 5000;
 /// The most bytes of all files together.
 const MAX_BYTES: u64 = 1 << 30;
 /// The most problems that are kept.
@@ -49,7 +52,7 @@ pub(crate) struct FoundSurvey {
     pub(crate) place: String,
     pub(crate) summary: Summary,
     pub(crate) written: SystemTime,
-    /// False where runs have ended since the table was written, or no table is there.
+    /// False where runs have ended that are not in the table, or no table is there.
     pub(crate) complete: bool,
 }
 
@@ -202,34 +205,51 @@ impl Reader {
             Err(why) => return self.problem(&head_at, why),
         };
         let cells = folder.folder(OsStr::new(CELLS)).ok();
-        let newest = cells.as_ref().map_or(head.written, |cells| self.newest(cells, place));
         let mut table = None;
         if let Some((written, _)) = folder.stamp(OsStr::new(TABLE)) {
             let contents = self.file(folder, OsStr::new(TABLE), MAX_TABLE);
             match contents.and_then(|contents| of_schema::<Summary>(&contents.bytes, SCHEMA)) {
+                Ok(summary) if summary.cells.len() + summary.missing.len() > MAX_CELLS => {
+                    return self.problem(&table_at, format!("it has more than {MAX_CELLS} runs"));
+                }
                 Ok(summary) => table = Some((summary, written)),
                 Err(why) => self.problem(&table_at, why),
             }
         }
-        let survey = match table {
-            Some((summary, written)) if written >= newest => {
+        let newer = cells.as_ref().and_then(|cells| self.newer(cells, place, table.as_ref()));
+        let survey = match (table, newer) {
+            (Some((summary, written)), None) => {
                 FoundSurvey { place: place.to_owned(), summary, written, complete: true }
             }
-            table => {
+            (table, newer) => {
+                let written = newer.unwrap_or(head.written);
                 let places = table.map(|(summary, _)| places(&summary)).unwrap_or_default();
                 let cells = cells.map(|cells| self.cells(&cells, place)).unwrap_or_default();
                 let summary = summary_of(settings, places, &cells);
-                FoundSurvey { place: place.to_owned(), summary, written: newest, complete: false }
+                FoundSurvey { place: place.to_owned(), summary, written, complete: false }
             }
         };
         self.found.surveys.push(survey);
     }
 
-    /// When the last cell was written.
-    fn newest(&mut self, cells: &Folder, place: &str) -> SystemTime {
+    /// When the last of the cells was written that a table does not have and that are newer than it; `None` without such
+    /// ones. An older one may be left from a survey of more drivers, and times alone say little of a folder that was copied.
+    fn newer(
+        &mut self,
+        cells: &Folder,
+        place: &str,
+        table: Option<&(Summary, SystemTime)>,
+    ) -> Option<SystemTime> {
+        let in_table = table.iter().flat_map(|(summary, _)| &summary.cells);
+        let known: BTreeSet<String> =
+            in_table.map(|cell| format!("{}.json", cell.place.file_stem())).collect();
         let list = self.list(cells, &joined(place, OsStr::new(CELLS)));
-        let stamps = list.iter().filter_map(|(name, _)| cells.stamp(name));
-        stamps.map(|(written, _)| written).max().unwrap_or(SystemTime::UNIX_EPOCH)
+        let unknown = list.iter().filter(|(name, _)| {
+            let name = name.to_string_lossy();
+            name.ends_with(".json") && !name.starts_with('.') && !known.contains(&*name)
+        });
+        let stamps = unknown.filter_map(|(name, _)| Some(cells.stamp(name)?.0));
+        stamps.filter(|written| table.is_none_or(|(_, of_table)| written > of_table)).max()
     }
 
     fn cells(&mut self, folder: &Folder, place: &str) -> Vec<Cell> {
@@ -243,7 +263,8 @@ impl Reader {
             }
             let contents = self.file(folder, &name, MAX_FILE);
             match contents.and_then(|contents| of_schema::<Cell>(&contents.bytes, CELL_SCHEMA)) {
-                Ok(cell) => cells.push(cell),
+                Ok(cell) if cells.len() < MAX_CELLS => cells.push(cell),
+                Ok(_) => self.problem(&at, format!("it is left out; a survey has at most {MAX_CELLS} runs")),
                 Err(why) => self.problem(&at, why),
             }
         }

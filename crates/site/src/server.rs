@@ -61,21 +61,36 @@ impl Drop for Counted {
     }
 }
 
-impl Server {
-    /// Reads a folder, and listens at this port of 127.0.0.1; 0 is any that is free.
-    pub fn open(folder: &Path, port: u16) -> Result<Server, SiteError> {
-        let opened = Folder::open(folder).map_err(|source| unreadable(folder, source))?;
-        let stamp = read::stamp(&opened);
-        let site = Site::of_folder(&opened, folder)?;
+/// A port that nobody else can take. Nothing is answered before it becomes a [`Server`].
+#[derive(Debug)]
+pub struct Port {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Port {
+    /// Listens at this port of 127.0.0.1; 0 is any that is free.
+    pub fn open(port: u16) -> Result<Port, SiteError> {
         let refused = |source: io::Error| match source.kind() {
             ErrorKind::AddrInUse => SiteError::PortInUse(port),
             _ => SiteError::Listen { port, source },
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        Ok(Port { listener, address })
+    }
+}
+
+impl Server {
+    /// Reads a folder, to be shown at a port. The process may be confined to reading that folder before.
+    pub fn new(port: Port, folder: &Path) -> Result<Server, SiteError> {
+        let opened = Folder::open(folder).map_err(|source| unreadable(folder, source))?;
+        let stamp = read::stamp(&opened);
+        let site = Site::of_folder(&opened, folder)?;
         let counts = site.counts();
         let last = Mutex::new(Last { site: Arc::new(site), stamp, looked: Instant::now() });
         let shown = Arc::new(Shown { folder: opened, name: folder.to_path_buf(), last });
+        let Port { listener, address } = port;
         Ok(Server { listener, address, shown, counts })
     }
 
@@ -84,7 +99,7 @@ impl Server {
         self.address
     }
 
-    /// How many things it showed when it was opened.
+    /// How many things it showed at first.
     pub fn counts(&self) -> Counts {
         self.counts
     }

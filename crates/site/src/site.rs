@@ -3,7 +3,7 @@
 use crate::error::SiteError;
 use crate::folder::Folder;
 use crate::names::Names;
-use crate::pages;
+use crate::order::Order;
 use crate::read::{self, Found, FoundRun, FoundSurvey};
 use guardrail_finding::{Finding, Severity};
 use guardrail_report::Report;
@@ -40,7 +40,7 @@ pub struct Site {
 pub struct Counts {
     /// Runs, those of surveys included.
     pub runs: usize,
-    /// Surveys.
+    /// Surveys, finished or not.
     pub surveys: usize,
     /// Files that cannot be shown.
     pub problems: usize,
@@ -62,6 +62,8 @@ pub(crate) struct Run {
     pub(crate) finding_names: Vec<String>,
     /// Number of findings that are left out.
     pub(crate) left_out: usize,
+    /// Numbers of errors and warnings, and of notes, of all findings that are not suppressed.
+    pub(crate) found: (usize, usize),
     /// All of its findings in short.
     pub(crate) list: FindingList,
     group: usize,
@@ -83,7 +85,7 @@ pub(crate) struct Survey {
 /// What a page is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    Index(pages::index::Order),
+    Index(Order),
     Run(usize),
     Finding(usize, usize),
     Survey(usize),
@@ -184,15 +186,9 @@ impl Site {
         self.routes.keys().map(String::as_str)
     }
 
-    /// The page at an address; `None` for an address that [`paths`](Site::paths) does not have.
-    pub fn page(&self, path: &str) -> Option<String> {
-        Some(match *self.routes.get(path)? {
-            Route::Index(order) => pages::index::page(self, order),
-            Route::Run(run) => pages::run::page(self, run),
-            Route::Finding(run, finding) => pages::finding::page(self, run, finding),
-            Route::Survey(survey) => pages::survey::page(self, survey),
-            Route::Compare(earlier, later) => pages::compare::page(self, earlier, later),
-        })
+    /// What the page at an address is about.
+    pub(crate) fn route(&self, path: &str) -> Option<Route> {
+        self.routes.get(path).copied()
     }
 
     /// The address of a page, relative to the index.
@@ -219,6 +215,11 @@ impl Site {
     /// Where a fingerprint was found: runs and the numbers in them, oldest first.
     pub(crate) fn with_id(&self, id: &str) -> &[(usize, usize)] {
         self.by_id.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The number of the finding with a fingerprint in a run.
+    pub(crate) fn finding(&self, run: usize, id: &str) -> Option<usize> {
+        self.with_id(id).iter().find(|(other, _)| *other == run).map(|(_, number)| *number)
     }
 
     /// The pairs of an earlier and a later run of the same drivers that have a page and contain this run.
@@ -249,12 +250,12 @@ fn run(name: String, place: String, written: SystemTime, mut report: Report) -> 
     let list = FindingList::of(&report);
     // The worst first; findings of one severity stay in their order.
     report.findings.sort_by_key(|finding| (finding.suppressed.is_some(), finding.severity));
+    let (found, state) = (found(&report.findings), verdict(&report));
     let left_out = report.findings.len().saturating_sub(MAX_FINDINGS);
     report.findings.truncate(MAX_FINDINGS);
     let mut names = Names::default();
     let finding_names = report.findings.iter().map(|finding| names.name(&finding.id)).collect();
-    let state = verdict(&report);
-    Run { name, place, written, state, survey: None, finding_names, left_out, list, group: 0, report }
+    Run { name, place, written, state, survey: None, finding_names, left_out, found, list, group: 0, report }
 }
 
 /// The verdict that `check` gives by its exit status, from the report alone.
@@ -275,23 +276,17 @@ impl Run {
     pub(crate) fn title(&self) -> String {
         format!("{} on {}", self.report.driver, self.report.kernel)
     }
+}
 
-    /// Numbers of errors and warnings, and of notes; those that are suppressed count as neither.
-    pub(crate) fn found(&self) -> (usize, usize) {
-        let open = |finding: &&Finding| finding.suppressed.is_none();
-        let open: Vec<&Finding> = self.report.findings.iter().filter(open).collect();
-        let notes = open.iter().filter(|finding| finding.severity == Severity::Note).count();
-        (open.len() - notes, notes)
-    }
-
-    /// The number of the finding with a fingerprint.
-    pub(crate) fn finding(&self, id: &str) -> Option<usize> {
-        self.report.findings.iter().position(|finding| finding.id == id)
-    }
+/// Numbers of errors and warnings, and of notes; those that are suppressed count as neither.
+fn found(findings: &[Finding]) -> (usize, usize) {
+    let open = findings.iter().filter(|finding| finding.suppressed.is_none());
+    let (notes, others): (Vec<_>, Vec<_>) = open.partition(|finding| finding.severity == Severity::Note);
+    (others.len(), notes.len())
 }
 
 fn routes(site: &Site) -> BTreeMap<String, Route> {
-    let mut all: Vec<Route> = pages::index::Order::ALL.map(Route::Index).to_vec();
+    let mut all: Vec<Route> = Order::ALL.map(Route::Index).to_vec();
     all.extend((0..site.surveys.len()).map(Route::Survey));
     for run in 0..site.runs.len() {
         all.push(Route::Run(run));

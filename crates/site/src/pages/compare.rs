@@ -7,6 +7,9 @@ use crate::when::minute;
 use guardrail_report::compare::compare;
 use guardrail_report::marks::{KnownFinding, Source};
 
+/// The most findings of each sort that are listed.
+const MOST: usize = 2000;
+
 pub(crate) fn page(site: &Site, earlier: usize, later: usize) -> String {
     let [from, to] = [earlier, later].map(|run| &site.runs[run]);
     let comparison = compare(&from.list, &to.list, &from.place, Source::Report);
@@ -62,11 +65,11 @@ pub(crate) fn page(site: &Site, earlier: usize, later: usize) -> String {
 fn table(site: &Site, run: usize, findings: &[KnownFinding], page: &mut Html) {
     page.raw("<table class=\"list\">\n<thead><tr><th scope=\"col\">severity</th><th scope=\"col\">kind</th>");
     page.raw("<th scope=\"col\">place</th><th scope=\"col\">fingerprint</th></tr></thead>\n<tbody>\n");
-    for finding in findings {
+    for finding in findings.iter().take(MOST) {
         page.raw("<tr>").begin_cell("severity");
         super::severity(page, finding.severity);
         page.raw("</td>").begin_cell("kind");
-        match site.runs[run].finding(&finding.id) {
+        match site.finding(run, &finding.id) {
             Some(at) => page.link(&site.path_below(Route::Finding(run, at)), &finding.kind),
             None => page.text(&finding.kind),
         };
@@ -77,4 +80,9 @@ fn table(site: &Site, run: usize, findings: &[KnownFinding], page: &mut Html) {
         page.raw("</code></td>").cell("fingerprint", &finding.id).raw("</tr>\n");
     }
     page.raw("</tbody></table>\n");
+    if findings.len() > MOST {
+        page.raw("<p>")
+            .text(findings.len() - MOST)
+            .raw(" more are not listed; <code>guardrail diff</code> prints all.</p>\n");
+    }
 }

@@ -2,63 +2,25 @@
 
 use super::{numbers, seconds, survey, verdict};
 use crate::html::{Html, counted};
+use crate::order::Order;
 use crate::site::{Route, Run, Site};
 use crate::when::minute;
 use std::cmp::Reverse;
 
-/// The order of runs. Each has a page of its own, so that no script is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    Newest,
-    Driver,
-    Kernel,
-    Verdict,
-    Findings,
-    Duration,
-}
-
-impl Order {
-    pub(crate) const ALL: [Order; 6] =
-        [Order::Newest, Order::Driver, Order::Kernel, Order::Verdict, Order::Findings, Order::Duration];
-
-    /// The address of the page.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Order::Newest => "index.html",
-            Order::Driver => "by-driver.html",
-            Order::Kernel => "by-kernel.html",
-            Order::Verdict => "by-verdict.html",
-            Order::Findings => "by-findings.html",
-            Order::Duration => "by-duration.html",
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Order::Newest => "newest",
-            Order::Driver => "driver",
-            Order::Kernel => "kernel",
-            Order::Verdict => "verdict",
-            Order::Findings => "most findings",
-            Order::Duration => "longest",
-        }
-    }
-
-    /// Sorts runs. Those that are equal stay sorted by driver, kernel and file.
-    fn sort(self, runs: &mut [(usize, &Run)]) {
-        runs.sort_by(|(_, a), (_, b)| {
-            let key = |run: &Run| (run.report.driver.clone(), version(&run.report.kernel), run.place.clone());
-            key(a).cmp(&key(b))
-        });
-        match self {
-            Order::Newest => runs.sort_by_key(|(_, run)| Reverse(run.written)),
-            Order::Driver => {}
-            Order::Kernel => runs.sort_by_key(|(_, run)| version(&run.report.kernel)),
-            Order::Verdict => runs.sort_by_key(|(_, run)| run.state.word()),
-            Order::Findings => runs.sort_by_key(|(_, run)| Reverse(run.found())),
-            Order::Duration => {
-                runs.sort_by(|(_, a), (_, b)| b.report.run.wall_seconds.total_cmp(&a.report.run.wall_seconds))
-            }
+/// Sorts runs. Those that are equal stay sorted by driver, kernel and file.
+fn sort(order: Order, runs: &mut [(usize, &Run)]) {
+    runs.sort_by(|(_, a), (_, b)| {
+        let key = |run: &Run| (run.report.driver.clone(), version(&run.report.kernel), run.place.clone());
+        key(a).cmp(&key(b))
+    });
+    match order {
+        Order::Newest => runs.sort_by_key(|(_, run)| Reverse(run.written)),
+        Order::Driver => {}
+        Order::Kernel => runs.sort_by_key(|(_, run)| version(&run.report.kernel)),
+        Order::Verdict => runs.sort_by_key(|(_, run)| run.state.word()),
+        Order::Findings => runs.sort_by_key(|(_, run)| Reverse(run.found)),
+        Order::Duration => {
+            runs.sort_by(|(_, a), (_, b)| b.report.run.wall_seconds.total_cmp(&a.report.run.wall_seconds))
         }
     }
 }
@@ -99,7 +61,7 @@ fn runs(site: &Site, order: Order, page: &mut Html) {
     if runs.is_empty() {
         return;
     }
-    order.sort(&mut runs);
+    sort(order, &mut runs);
     page.raw("<h2>Runs</h2>\n<p>").text(counted(runs.len(), "run", "runs")).raw(". Sorted by:");
     for other in Order::ALL {
         page.raw(if other == order { " <strong aria-current=\"true\">" } else { " " });

@@ -8,13 +8,27 @@ pub(crate) mod stack;
 pub(crate) mod survey;
 
 use crate::html::{Html, counted};
+use crate::order::Order;
 use crate::site::{Route, Run, Site};
 use guardrail_finding::{BaselineState, Finding, Frame, Severity};
 use guardrail_report::survey::State;
 
+impl Site {
+    /// The page at an address; `None` for an address that [`paths`](Site::paths) does not have.
+    pub fn page(&self, path: &str) -> Option<String> {
+        Some(match self.route(path)? {
+            Route::Index(order) => index::page(self, order),
+            Route::Run(run) => run::page(self, run),
+            Route::Finding(run, finding) => finding::page(self, run, finding),
+            Route::Survey(survey) => survey::page(self, survey),
+            Route::Compare(earlier, later) => compare::page(self, earlier, later),
+        })
+    }
+}
+
 /// The pages above a page: the index, then these.
 fn above(site: &Site, routes: &[(Route, String)]) -> Vec<(String, String)> {
-    let index = (site.path_below(Route::Index(index::Order::Newest)), "Results".to_owned());
+    let index = (site.path_below(Route::Index(Order::Newest)), "Results".to_owned());
     let rest = routes.iter().map(|(route, name)| (site.path_below(*route), name.clone()));
     std::iter::once(index).chain(rest).collect()
 }
@@ -57,7 +71,7 @@ fn color(state: State) -> &'static str {
 
 /// The findings of a run in a few words.
 fn numbers(run: &Run) -> String {
-    let (findings, notes) = run.found();
+    let (findings, notes) = run.found;
     let findings = counted(findings, "finding", "findings");
     if notes == 0 { findings } else { format!("{findings}, {}", counted(notes, "note", "notes")) }
 }

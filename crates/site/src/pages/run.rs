@@ -110,7 +110,7 @@ fn grouped(site: &Site, number: usize, page: &mut Html) {
         page.raw(" ").text(cause.kinds.join(", ")).raw(": <code>").text(&cause.what).raw("</code>, ");
         for (at, id) in cause.findings.iter().enumerate() {
             page.raw(if at == 0 { "" } else { ", " });
-            match run.finding(id) {
+            match site.finding(number, id) {
                 Some(finding) => page.link(&site.path_below(Route::Finding(number, finding)), id),
                 None => page.text(id),
             };

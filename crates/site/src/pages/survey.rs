@@ -140,7 +140,7 @@ fn runs(site: &Site, survey: &Survey, distinct: &Distinct, page: &mut Html) {
     for (at, place) in distinct.cells.iter().enumerate() {
         page.raw(if at == 0 { "" } else { ", " });
         let run = survey.cells.get(place).and_then(|(_, run)| *run);
-        let finding = run.and_then(|run| Some((run, site.runs[run].finding(&distinct.finding.id)?)));
+        let finding = run.and_then(|run| Some((run, site.finding(run, &distinct.finding.id)?)));
         match finding {
             Some((run, finding)) => page.link(&site.path_below(Route::Finding(run, finding)), place),
             None => page.text(place),

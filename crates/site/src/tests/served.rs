@@ -1,7 +1,7 @@
 //! The server, over sockets.
 
 use super::{FIXTURES, folder, put};
-use crate::{Server, SiteError};
+use crate::{Port, Server, SiteError};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A server of a folder; it lives as long as the tests.
 fn served(folder: &Path) -> SocketAddr {
-    let server = Server::open(folder, 0).unwrap();
+    let server = Server::new(Port::open(0).unwrap(), folder).unwrap();
     let address = server.address();
     std::thread::spawn(move || server.run());
     address
@@ -132,7 +132,7 @@ fn got_or_nothing(address: SocketAddr) -> String {
 fn a_port_in_use_is_named() {
     let temp = folder(&FIXTURES[..1]);
     let port = served(temp.path()).port();
-    let error = Server::open(temp.path(), port).unwrap_err();
+    let error = Port::open(port).unwrap_err();
     assert!(matches!(error, SiteError::PortInUse(_)));
     assert_eq!(
         error.to_string(),
