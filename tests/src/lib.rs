@@ -3,9 +3,11 @@
 //! The suites test the system from outside: they run the built program, or drive the engines as it does. A fact about one crate is
 //! tested in that crate.
 
+pub mod browser;
 mod lab;
 pub mod mutants;
 pub mod neuter;
+pub mod picture;
 mod planted;
 pub mod processes;
 pub mod stores;

@@ -73,7 +73,7 @@ mod tools;
 mod trace_head;
 
 pub use plan::{Effort, GateKind, Mode, Observe, RunPlan};
-pub use reach::{Reach, confine, only_reading};
+pub use reach::{Reach, confine, only_reading, only_serving};
 pub use recorded::{Analyzed, analyze};
 pub use run::conclude::Checked;
 pub use tools::tools;

@@ -70,6 +70,13 @@ pub fn only_reading<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(),
     only(&files, &[])
 }
 
+/// For good, the process then reads what this folder holds, writes only what is open, starts nothing, and uses no network but
+/// to answer at the sockets that listen.
+pub fn only_serving(folder: &Path) -> Result<(), HostError> {
+    let jail = Jail::new().reads(folder);
+    sandbox::confine_server(&jail).map_err(HostError::io("confine", "this process"))
+}
+
 /// For good, the process then opens only these files, what these folders hold, and the system's kernels. It writes only the
 /// second ones and what is open, and starts nothing.
 pub fn confine(read: &[PathBuf], written: &[PathBuf]) -> Result<(), HostError> {

@@ -27,6 +27,16 @@ pub fn confine(jail: &Jail) -> io::Result<()> {
     guardrail_jail::confine(jail, &filter.otherwise(REFUSE))
 }
 
+/// The same for a process that also answers at sockets that listen. It makes no socket and connects none.
+pub fn confine_server(jail: &Jail) -> io::Result<()> {
+    let mut filter = needed();
+    for number in OPENING.iter().chain(LEAVING).chain(ANSWERING) {
+        filter.always(*number, ALLOW);
+    }
+    filter.allow_values(libc::SYS_ioctl, 1, &[libc::FIONBIO as u32]);
+    guardrail_jail::confine(jail, &filter.otherwise(REFUSE))
+}
+
 /// The files that an analysis reads.
 pub fn inputs(input: &AnalysisInput) -> Jail {
     let modules = input.modules.iter().chain(&input.others);
@@ -167,6 +177,16 @@ const HANDED: &[libc::c_long] = &[
     libc::SYS_sendmsg,
     libc::SYS_copy_file_range,
     libc::SYS_sendfile,
+];
+
+/// How a server answers.
+const ANSWERING: &[libc::c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    libc::SYS_shutdown,
 ];
 
 /// How the analysis leaves its user, and takes more from itself.

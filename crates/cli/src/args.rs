@@ -10,6 +10,7 @@ mod opened;
 mod output;
 mod protocol;
 mod report;
+mod serve;
 mod symbols;
 mod transact;
 mod verify;
@@ -30,6 +31,7 @@ pub use known::{DiffArgs, DiffFormat};
 pub use output::{Format, OutputArgs};
 pub use protocol::*;
 pub use report::ReportArgs;
+pub use serve::ServeArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 pub use transact::*;
@@ -65,6 +67,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two reports: which findings are new, gone, or the same
     Diff(DiffArgs),
+    /// Show runs and surveys to a browser on this machine, or write them as web pages
+    Serve(ServeArgs),
     /// Try to make the races that a run found happen, with one access held for the other
     Confirm(ConfirmArgs),
     /// Open gdb on the guest as it was at a finding

@@ -27,7 +27,7 @@ const MOST: u64 = 1 << 20;
 const OWN: [&str; 3] = ["kinds", "suppress", "profile"];
 /// Options that start programs or write files. A file that merely lies in a folder, perhaps with somebody's driver, cannot set
 /// them; one that the user names can.
-const ASKED_FOR: [&str; 12] = [
+const ASKED_FOR: [&str; 13] = [
     "certificate",
     "client",
     "draw",
@@ -38,6 +38,7 @@ const ASKED_FOR: [&str; 12] = [
     "promela",
     "qemu-arg",
     "record",
+    "static",
     "vm-record",
     "write-baseline",
 ];

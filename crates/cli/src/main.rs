@@ -28,6 +28,7 @@ mod profile;
 mod protocol;
 mod report;
 mod selftest;
+mod serve;
 mod survey;
 mod transact;
 mod verify;
@@ -76,6 +77,7 @@ fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
         Command::Analyze(args) => analyze::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Confirm(args) => confirm::run(&args),
         Command::Debug(args) => debug::run(&args),
         Command::Profile(args) => profile::run(&args),

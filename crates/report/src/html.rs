@@ -130,8 +130,9 @@ fn timeline(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</table>")
 }
 
-/// Escapes text for the content or an attribute of an element. Line breaks stay.
-pub(crate) fn escaped(text: &str) -> String {
+/// Escapes text for the content of an element, or for an attribute in quotes. Line breaks stay, and other control
+/// characters do not.
+pub fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for (i, line) in text.split('\n').enumerate() {
         if i > 0 {

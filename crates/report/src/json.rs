@@ -32,7 +32,7 @@ pub fn read(bytes: &[u8]) -> Result<Report, String> {
 }
 
 /// The message of an error in JSON, without the position that it ends with.
-pub(crate) fn message(error: &serde_json::Error) -> String {
+pub fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }

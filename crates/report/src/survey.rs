@@ -214,7 +214,7 @@ impl Summary {
     }
 
     /// Names of the rows, in the order of the table.
-    fn rows(&self) -> Vec<String> {
+    pub fn rows(&self) -> Vec<String> {
         let mut rows = Vec::new();
         for place in self.cells.iter().map(|cell| &cell.place).chain(&self.missing) {
             if !rows.contains(&place.row()) {
@@ -224,7 +224,8 @@ impl Summary {
         rows
     }
 
-    fn cell(&self, row: &str, kernel: &str) -> Option<&Cell> {
+    /// The cell of a row and a kernel; `None` where it has not run.
+    pub fn cell(&self, row: &str, kernel: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.place.kernel == kernel && cell.place.row() == row)
     }
 
@@ -301,8 +302,8 @@ fn distinct(cells: &[Cell]) -> Vec<Distinct> {
     all
 }
 
-/// The text of a cell in the table.
-fn shown(cell: Option<&Cell>) -> String {
+/// The text of a cell in the table; `None` is one that has not run.
+pub fn shown(cell: Option<&Cell>) -> String {
     match cell {
         None => "-".to_owned(),
         Some(cell) => match (cell.state, cell.findings().count()) {

@@ -295,14 +295,16 @@ fn bytes(n: u64) -> String {
 }
 
 /// The text with a capital at its beginning.
-pub(crate) fn sentence(text: &str) -> String {
+pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Replaces control characters. Names and panic texts come from the guest, and could steer a terminal.
+/// Replaces control characters, and those that change the direction of text. Names and panic texts come from the guest:
+/// they could steer a terminal, or show a reader another order than the one that they have.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if (c.is_control() && c != '\t') || turns(c) { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -321,5 +323,6 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(clean("a\x1b[2Jb\u{9b}c"), "a?[2Jb?c");
+        assert_eq!(clean("a\u{202e}b\u{2069}\tc"), "a?b?\tc");
     }
 }

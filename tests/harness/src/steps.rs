@@ -72,7 +72,7 @@ impl Step {
     }
 }
 
-/// All steps. Of several that can start, the first one does. Long steps, and steps that pair well with
+/// The table of all steps. Of several that can start, the first one does. Long steps, and steps that pair well with
 /// others, are therefore early.
 ///
 /// A limit is for steps that hang; it leaves time for the downloads of a first run.
@@ -96,6 +96,7 @@ pub fn all() -> Vec<Step> {
                 .after(&QUICK)
         },
         Step::suite("command line", LIGHT, 15, "--test arguments --test config --test confined --test own"),
+        Step::suite("web pages", LIGHT, 20, "--test site"),
         Step::suite("protocols", LIGHT, 10, "--test protocol"),
         Step::suite(
             "verification of active drivers",

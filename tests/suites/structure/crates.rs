@@ -23,6 +23,7 @@ const ROWS: [(&str, &[&str]); 8] = [
             "gate",
             "vm",
             "report",
+            "site",
             "protocol",
             "usb-device",
         ],

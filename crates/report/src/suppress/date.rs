@@ -32,7 +32,7 @@ impl Date {
 
     /// The day so many days after 1970-01-01. It counts in eras of 400 years, which begin on 1 March of
     /// year 0.
-    fn after_epoch(days: u64) -> Date {
+    pub fn after_epoch(days: u64) -> Date {
         let days = days.min(2_900_000) + 719_468;
         let (era, day_of_era) = (days / 146_097, days % 146_097);
         let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

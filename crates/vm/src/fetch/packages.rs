@@ -70,7 +70,7 @@ impl Packages {
     }
 
     /// Fetches packages and unpacks them into an empty folder.
-    pub(crate) fn fill(&self, folder: &Path, what: &str, fetch: Fetch<'_>) -> Result<()> {
+    pub fn fill(&self, folder: &Path, what: &str, fetch: Fetch<'_>) -> Result<()> {
         let debs = folder.join(".debs");
         fs::create_dir(&debs).context("create", &debs)?;
         self.download(what, fetch, &debs)?;
