@@ -72,14 +72,10 @@ impl Step {
     }
 }
 
-/// The table of all steps. Of several that can start, the first one does. Long steps, and steps that pair well with
-/// others, are therefore early.
-///
-/// A limit is for steps that hang; it leaves time for the downloads of a first run.
-pub fn all() -> Vec<Step> {
+/// The steps before the release build.
+fn quick() -> Vec<Step> {
     let [setup, format, clippy, unit, ..] = QUICK;
-    let fuzz_seconds = std::env::var("GUARDRAIL_FUZZ_SECONDS").unwrap_or_else(|_| "5".to_owned());
-    let mut steps = vec![
+    vec![
         Step::new(setup, HEAVY, 20, "scripts/setup"),
         Step::new(format, HEAVY, 10, "cargo fmt --all --check").after(&[setup]),
         Step::new(clippy, HEAVY, 60, "cargo clippy --workspace --all-targets -- -D warnings").after(&[setup]),
@@ -87,6 +83,17 @@ pub fn all() -> Vec<Step> {
         Step::tests("report formats", HEAVY, 30, "--test formats").after(&[setup]),
         Step::tests("structure", HEAVY, 30, "--test structure --test zoo_index --test supply")
             .after(&[setup]),
+    ]
+}
+
+/// The table of all steps. Of several that can start, the first one does. Long steps, and steps that pair well with
+/// others, are therefore early.
+///
+/// A limit is for steps that hang; it leaves time for the downloads of a first run.
+pub fn all() -> Vec<Step> {
+    let fuzz_seconds = std::env::var("GUARDRAIL_FUZZ_SECONDS").unwrap_or_else(|_| "5".to_owned());
+    let mut steps = quick();
+    steps.extend([
         // This builds the tests with guests, too, all at once: one after another would leave processors idle.
         // The suites then name them with --workspace: with -p, cargo would build them once more, with fewer
         // features.
@@ -95,7 +102,12 @@ pub fn all() -> Vec<Step> {
             ..Step::new(RELEASE, HEAVY, 90, "cargo build --release --workspace --lib --bins --test *")
                 .after(&QUICK)
         },
-        Step::suite("command line", LIGHT, 15, "--test arguments --test config --test confined --test own"),
+        Step::suite(
+            "command line",
+            LIGHT,
+            20,
+            "--test arguments --test config --test confined --test own --test synthetic",
+        ),
         Step::suite("web pages", LIGHT, 20, "--test site"),
         Step::suite("protocols", LIGHT, 10, "--test protocol"),
         Step::suite(
@@ -156,7 +168,7 @@ pub fn all() -> Vec<Step> {
         Step::suite("clients", LIGHT, 30, "--test clients"),
         Step::suite("gate out of process", LIGHT, 20, "--test out_of_process"),
         Step::suite("debugger", LIGHT, 20, "--test debug"),
-    ];
+    ]);
     let heavy = [
         ("whole kernel", "--test whole_kernel"),
         ("containment", "--test containment"),

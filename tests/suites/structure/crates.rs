@@ -28,7 +28,7 @@ const ROWS: [(&str, &[&str]); 8] = [
             "usb-device",
         ],
     ),
-    ("on the host", &["host"]),
+    ("on the host", &["host", "synthetic"]),
     ("on the host", &["check", "guard", "campaign", "profile", "transact", "verify"]),
     ("on the host", &["cli"]),
 ];
