@@ -30,8 +30,9 @@ pub struct Planned {
     pub not_available: Option<String>,
 }
 
-/// The drivers in a list, or all of the catalog. With `every_device`, each with every device that it binds.
-pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, HostError> {
+/// The drivers in a list, or all of the catalog. With `every_device`, each with every device that it binds. With `synthetic`,
+/// modules that the catalog does not list have a synthetic device.
+pub fn drivers(names: &[String], every_device: bool, synthetic: bool) -> Result<Vec<Driver>, HostError> {
     let known: Vec<Entry> =
         catalog::entries().into_iter().filter(|entry| !entry.name.contains(':')).collect();
     let wanted: Vec<(String, Option<Entry>)> = match names {
@@ -52,6 +53,8 @@ pub fn drivers(names: &[String], every_device: bool) -> Result<Vec<Driver>, Host
             Some(entry) if every_device => std::iter::once(None)
                 .chain(entry.devices.iter().skip(1).map(|device| Some(device.name.clone())))
                 .collect(),
+            // The zoo and files of the user's are as they are.
+            None if synthetic && !name.contains('/') => vec![Some(catalog::SYNTHETIC.to_owned())],
             _ => vec![None],
         };
         for device in devices {
@@ -171,22 +174,33 @@ mod tests {
 
     #[test]
     fn without_a_list_every_driver_of_the_catalog_is_meant() {
-        let all = drivers(&[], false).unwrap();
+        let all = drivers(&[], false, false).unwrap();
         assert!(all.len() >= 25 && all.iter().all(|driver| driver.device.is_none()));
-        assert!(drivers(&[], true).unwrap().len() > all.len());
+        assert!(drivers(&[], true, false).unwrap().len() > all.len());
     }
 
     #[test]
     fn drivers_are_named_once_and_spelled_one_way() {
         let names = ["snd-ens1370".to_owned(), "snd_ens1370".to_owned(), "zoo/uaf".to_owned()];
-        let found = drivers(&names, false).unwrap();
+        let found = drivers(&names, false, false).unwrap();
         assert_eq!(
             found.iter().map(|driver| driver.name.as_str()).collect::<Vec<_>>(),
             ["snd_ens1370", "zoo/uaf"]
         );
-        let e1000 = drivers(&["e1000".to_owned()], true).unwrap();
+        let e1000 = drivers(&["e1000".to_owned()], true, false).unwrap();
         assert_eq!(e1000[1].device.as_deref(), Some("e1000-82544gc"));
         assert_eq!(e1000.len(), 3);
+    }
+
+    #[test]
+    fn a_module_that_is_not_listed_gets_a_synthetic_device_where_asked() {
+        let names = ["e1000".to_owned(), "alx".to_owned(), "zoo/uaf".to_owned()];
+        let devices = |synthetic| {
+            let found = drivers(&names, false, synthetic).unwrap();
+            found.into_iter().map(|driver| driver.device).collect::<Vec<_>>()
+        };
+        assert_eq!(devices(true), [None, Some("synthetic".to_owned()), None]);
+        assert_eq!(devices(false), [None, None, None]);
     }
 
     #[test]

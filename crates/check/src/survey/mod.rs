@@ -46,6 +46,8 @@ pub struct SurveyPlan {
     pub kernels: Vec<String>,
     /// True for a run with each device that a driver binds, not only with the default.
     pub every_device: bool,
+    /// True where modules that the catalog does not list run on synthetic devices.
+    pub synthetic: bool,
     /// The number of guests that run at a time.
     pub jobs: u8,
     /// The checkers by name, as [`tools`](crate::tools) gives them.
@@ -87,7 +89,7 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
     settings::refuse_unknown(plan.workload.as_deref(), given.iter().map(|(name, _)| name.as_str()))?;
     // The earlier survey is read first, so that a wrong name is reported at once.
     let earlier = plan.against.as_deref().map(Folder::summary_of).transpose()?;
-    let drivers = matrix::drivers(&plan.drivers, plan.every_device)?;
+    let drivers = matrix::drivers(&plan.drivers, plan.every_device, plan.synthetic)?;
     let kernels = matrix::kernels(&plan.kernels);
     let folder = Folder::open(&plan.out, &settings)?;
     let planned = matrix::plan(&Packages::new(&host.cache), &drivers, &kernels, &host.progress)?;

@@ -30,7 +30,8 @@ pub struct CheckArgs {
     /// The kernel: 6.1, 6.12, 7.2 (also 6.1-cloud, 6.1-rt, …), a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
     pub kernel: String,
-    /// The QEMU device that the driver serves, instead of the usual one
+    /// The QEMU device that the driver serves, instead of the usual one; "synthetic" for one with the driver's own IDs, which QEMU
+    /// need not model
     #[arg(long, value_name = "QEMU-DEVICE")]
     pub device: Option<String>,
     /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
@@ -300,6 +301,9 @@ pub struct SurveyArgs {
     /// A run for each device that a driver binds, not only for the usual one
     #[arg(long)]
     pub every_device: bool,
+    /// Run modules that the catalog does not list on synthetic devices
+    #[arg(long)]
+    pub synthetic: bool,
     /// How many guests run at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub jobs: u8,
@@ -358,6 +362,7 @@ impl SurveyArgs {
             drivers: self.driver.clone(),
             kernels: self.kernel.clone(),
             every_device: self.every_device,
+            synthetic: self.synthetic,
             jobs: self.jobs,
             tools: guardrail_check::tools(&self.tool)?,
             mode: self.mode,
