@@ -45,6 +45,8 @@ pub(crate) enum Shape {
     Five,
     /// One interface with packets of 8 bytes: bulk out 1, interrupt in 2; and with larger ones: bulk out 3, bulk in 4.
     Still,
+    /// Three interfaces of bulk and interrupt endpoints: where the class is open, a printer, a disk and a mouse.
+    Classes,
     /// Whatever the seed gives.
     Drawn,
 }
@@ -108,7 +110,7 @@ pub(crate) struct Plan {
 
 type Row = (Speed, Shape, Source, Source, Length, Pace);
 
-const TABLE: [Row; 20] = {
+const TABLE: [Row; 22] = {
     use Length::{Packet, Short, Whole};
     use Pace::{Answering, Steady};
     use Shape::*;
@@ -135,6 +137,8 @@ const TABLE: [Row; 20] = {
         (High, Five, Written, Zeros, Whole, Steady),
         (Full, Still, Words, Ones, Whole, Steady),
         (Full, Plain, Ones, Zeros, Packet, Steady),
+        (High, Paired, Written, Written, Whole, Answering),
+        (High, Classes, Written, Written, Whole, Steady),
     ]
 };
 

@@ -57,6 +57,9 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         Shape::Bulk => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02)]]],
         Shape::Streams => streams(),
         Shape::Composite => composite(),
+        Shape::Classes => (0..3)
+            .map(|index| vec![vec![(Bulk, 0x81 + index), (Bulk, 0x04 + index), (Interrupt, 0x87 + index)]])
+            .collect(),
         Shape::Scanner => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02), (Bulk, 0x83)]]],
         Shape::Five => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02), (Bulk, 0x83), (Bulk, 0x04), (Bulk, 0x85)]]],
         Shape::Still => vec![vec![vec![(Bulk, 0x01), (Interrupt, 0x82), (Bulk, 0x03), (Bulk, 0x84)]]],
@@ -77,6 +80,11 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         // Drivers of input devices look at the first endpoint alone.
         for setting in interfaces.iter_mut().flat_map(|one| &mut one.settings) {
             setting.endpoints.sort_by_key(|one| (one.transfer != Interrupt, one.address & IN == 0));
+        }
+    }
+    if plan.shape == Shape::Classes && alias.class.is_none() {
+        for (interface, class) in interfaces.iter_mut().zip([[7, 1, 2], [8, 6, 0x50], [3, 1, 2]]) {
+            interface.settings.iter_mut().for_each(|setting| setting.class = class);
         }
     }
     number(&mut interfaces, alias.interface);
