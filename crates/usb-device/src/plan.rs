@@ -47,6 +47,10 @@ pub(crate) enum Shape {
     Still,
     /// Three interfaces of bulk and interrupt endpoints: where the class is open, a printer, a disk and a mouse.
     Classes,
+    /// A control interface and its data interface, where the class is open or the vendor's.
+    Modem,
+    /// Two interfaces with later settings: isochronous out 1 and in 2, interrupt pairs above.
+    Sound,
     /// Whatever the seed gives.
     Drawn,
 }
@@ -110,7 +114,7 @@ pub(crate) struct Plan {
 
 type Row = (Speed, Shape, Source, Source, Length, Pace);
 
-const TABLE: [Row; 22] = {
+const TABLE: [Row; 24] = {
     use Length::{Packet, Short, Whole};
     use Pace::{Answering, Steady};
     use Shape::*;
@@ -139,6 +143,8 @@ const TABLE: [Row; 22] = {
         (Full, Plain, Ones, Zeros, Packet, Steady),
         (High, Paired, Written, Written, Whole, Answering),
         (High, Classes, Written, Written, Whole, Steady),
+        (High, Modem, Written, Written, Whole, Steady),
+        (High, Sound, Written, Zeros, Whole, Steady),
     ]
 };
 

@@ -56,7 +56,8 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         Shape::Paired => paired(),
         Shape::Bulk => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02)]]],
         Shape::Streams => streams(),
-        Shape::Composite => composite(),
+        Shape::Composite | Shape::Modem => composite(),
+        Shape::Sound => sound(),
         Shape::Classes => (0..3)
             .map(|index| vec![vec![(Bulk, 0x81 + index), (Bulk, 0x04 + index), (Interrupt, 0x87 + index)]])
             .collect(),
@@ -70,7 +71,7 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         let settings = settings.iter().map(|endpoints| setting(class, endpoints, plan.speed)).collect();
         interfaces.push(Interface { number, settings });
     }
-    if matches!(plan.shape, Shape::Wide | Shape::Camera) {
+    if matches!(plan.shape, Shape::Wide | Shape::Camera | Shape::Sound) {
         grow(&mut interfaces, plan.speed);
     }
     if matches!(plan.shape, Shape::Input | Shape::Still) {
@@ -83,7 +84,7 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         }
     }
     if plan.shape == Shape::Classes && alias.class.is_none() {
-        for (interface, class) in interfaces.iter_mut().zip([[7, 1, 2], [8, 6, 0x50], [3, 1, 2]]) {
+        for (interface, class) in interfaces.iter_mut().zip([[3, 1, 2], [7, 1, 2], [8, 6, 0x50]]) {
             interface.settings.iter_mut().for_each(|setting| setting.class = class);
         }
     }
@@ -100,8 +101,7 @@ fn setting(class: [u8; 3], endpoints: &Endpoints, speed: Speed) -> Setting {
 fn number(interfaces: &mut Vec<Interface>, wanted: Option<u8>) {
     let Some(wanted) = wanted else { return };
     match interfaces.iter().position(|one| one.number == wanted) {
-        // Those after it are left out: drivers that ask for a number look at its own endpoints.
-        Some(place) => interfaces.truncate(place + 1),
+        Some(_) => {}
         // The first interface has the endpoints that most drivers name by number.
         None => {
             interfaces.truncate(1);
@@ -175,6 +175,25 @@ fn streams() -> Vec<Settings> {
         vec![vec![], vec![(Iso, 0x01)]],
         vec![vec![], vec![(Iso, 0x82)]],
     ]
+}
+
+fn sound() -> Vec<Settings> {
+    let first = vec![
+        (Iso, 0x01),
+        (Iso, 0x82),
+        (Interrupt, 0x84),
+        (Interrupt, 0x03),
+        (Interrupt, 0x86),
+        (Interrupt, 0x05),
+    ];
+    let second = vec![(Bulk, 0x87), (Bulk, 0x08), (Interrupt, 0x89), (Interrupt, 0x0a)];
+    [first, second]
+        .map(|later| {
+            let mut settings = vec![Vec::new()];
+            settings.extend((1..8).map(|_| later.clone()));
+            settings
+        })
+        .into()
 }
 
 fn composite() -> Vec<Settings> {

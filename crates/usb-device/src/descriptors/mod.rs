@@ -86,7 +86,8 @@ impl Descriptors {
             product: alias.product.unwrap_or(ANY_PRODUCT),
             version: alias.version.unwrap_or(0x0100),
             class: [
-                alias.device_class.unwrap_or(0),
+                // Most devices leave it to their interfaces; some are a vendor's as a whole.
+                alias.device_class.unwrap_or(if plan.seed % 4 == 3 { 0xff } else { 0 }),
                 alias.device_subclass.unwrap_or(0),
                 alias.device_protocol.unwrap_or(0),
             ],
