@@ -72,8 +72,10 @@ pub(crate) enum Source {
     Fresh,
     /// Bytes that count up.
     Counting,
-    /// The caller's words.
+    /// The caller's words, another for each request.
     Words,
+    /// One of the caller's words for all requests, another for each plan.
+    Word,
     /// One of the others for each request.
     Mixed,
 }
@@ -108,6 +110,8 @@ pub(crate) struct Plan {
     pub data: Source,
     pub length: Length,
     pub pace: Pace,
+    /// Which of the caller's words [`Source::Word`] stands for; it may be beyond their end.
+    pub word: usize,
     /// One in this many transfers stalls or fails; `None` for never.
     pub faults: Option<usize>,
 }
@@ -157,7 +161,8 @@ impl Plan {
             None => Plan::drawn(number),
         };
         let faults = (curated.is_none() && number % 4 == 3).then_some(50);
-        Plan { seed: number, speed, shape, control, data, length, pace, faults }
+        let word = usize::try_from(number.saturating_sub(CURATED) / 2).unwrap_or(0);
+        Plan { seed: number, speed, shape, control, data, length, pace, word, faults }
     }
 
     fn drawn(number: u64) -> Row {
@@ -168,6 +173,11 @@ impl Plan {
             Wide, Plain, Serial, Many, Input, Interrupts, Camera, Paired, Bulk, Streams, Composite, Drawn,
             Drawn, Drawn, Drawn,
         ];
+        // Every other plan goes through the caller's words, with the shape that most drivers take.
+        if number.is_multiple_of(2) {
+            let shape = random.pick(&[Wide, Wide, Wide, Camera, Many, Drawn]);
+            return (Speed::High, shape, Word, random.pick(&[Written, Word]), Length::Whole, Pace::Steady);
+        }
         let sources = [Written, Zeros, Ones, One, Fixed, Fresh, Counting, Words, Words, Mixed, Mixed, Mixed];
         (
             random.pick(&[Speed::High, Speed::High, Speed::Full]),

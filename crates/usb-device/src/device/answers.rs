@@ -37,6 +37,7 @@ struct Seen {
 pub(super) struct Answers {
     source: Source,
     seed: u64,
+    word: usize,
     words: Vec<u32>,
     written: VecDeque<Written>,
     seen: BTreeMap<(u8, u8, u16, u16), Seen>,
@@ -50,6 +51,7 @@ impl Answers {
         Answers {
             source: plan.control,
             seed: plan.seed,
+            word: plan.word,
             words: Vec::new(),
             written: VecDeque::new(),
             seen: BTreeMap::new(),
@@ -108,6 +110,7 @@ impl Answers {
             Source::Fresh => self.fresh.bytes(length),
             Source::Counting => (0..=0xff_u8).cycle().skip(self.fresh.below(256)).take(length).collect(),
             Source::Words => word(&self.words, &mut of_place, length),
+            Source::Word => one_word(&self.words, self.word, length),
             Source::Zeros | Source::Mixed => vec![0; length],
         }
     }
@@ -166,10 +169,21 @@ pub(super) fn number(value: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// The caller's word with this index of those that fit into that many bytes; indexes beyond the end begin again.
+pub(super) fn one_word(words: &[u32], index: usize, length: usize) -> Vec<u8> {
+    let fit: Vec<u32> = words.iter().copied().filter(|&word| word <= most(length)).collect();
+    let word = fit.get(index % fit.len().max(1)).copied().unwrap_or(0);
+    number(word, length)
+}
+
+/// The largest number of that many bytes.
+fn most(length: usize) -> u32 {
+    if length >= 4 { u32::MAX } else { (1 << (8 * length)) - 1 }
+}
+
 /// One of the caller's words that fit into that many bytes, or its high bytes first; repeated for longer answers.
 pub(super) fn word(words: &[u32], random: &mut Random, length: usize) -> Vec<u8> {
-    let most = if length >= 4 { u32::MAX } else { (1 << (8 * length)) - 1 };
-    let fit: Vec<u32> = words.iter().copied().filter(|&word| word <= most).collect();
+    let fit: Vec<u32> = words.iter().copied().filter(|&word| word <= most(length)).collect();
     if fit.is_empty() {
         return random.bytes(length);
     }

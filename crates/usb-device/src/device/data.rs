@@ -28,6 +28,7 @@ pub(super) struct Data {
     length: Length,
     random: Random,
     count: u8,
+    word: usize,
     words: Vec<u32>,
     /// What the host sent and the device has not given back.
     echoes: VecDeque<Vec<u8>>,
@@ -44,6 +45,7 @@ impl Data {
             length: plan.length,
             random: Random::new(&[plan.seed, 5]),
             count: 0,
+            word: plan.word,
             words: Vec::new(),
             echoes: VecDeque::new(),
             last: Vec::new(),
@@ -109,6 +111,7 @@ impl Data {
                 (start..=0xff).chain(0..=0xff).cycle().take(length).collect()
             }
             Source::Words => answers::word(&self.words, &mut self.random, length),
+            Source::Word => answers::one_word(&self.words, self.word, length),
         }
     }
 }

@@ -204,6 +204,20 @@ fn words_are_answers() {
 }
 
 #[test]
+fn every_other_plan_goes_through_the_words() {
+    let mut found = std::collections::BTreeSet::new();
+    for plan in (crate::CURATED..crate::CURATED + 8).filter(|plan| plan % 2 == 0) {
+        let mut host = Host::bare(ALIAS, plan, &[0x53, 0x1_0000, 0x54, 0x55, 0x56]);
+        host.send(&hello(CAPABILITIES));
+        host.sent();
+        let (_, answer) = host.control([0xc0, 5], 0, 0, &[], 1);
+        assert_eq!(host.control([0xc0, 9], 7, 0, &[], 1).1, answer);
+        found.insert(answer[0]);
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [0x53, 0x54, 0x55, 0x56]);
+}
+
+#[test]
 fn a_message_out_is_given_back() {
     let mut host = Host::new(ALIAS, 0);
     host.bulk_in(1, 64);
