@@ -77,15 +77,15 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
     if matches!(plan.shape, Shape::Input | Shape::Still) {
         interfaces.iter_mut().for_each(small);
     }
-    if alias.class == Some(HID_CLASS) {
-        // Drivers of input devices look at the first endpoint alone.
-        for setting in interfaces.iter_mut().flat_map(|one| &mut one.settings) {
-            setting.endpoints.sort_by_key(|one| (one.transfer != Interrupt, one.address & IN == 0));
-        }
-    }
     if plan.shape == Shape::Classes && alias.class.is_none() {
         for (interface, class) in interfaces.iter_mut().zip([[3, 1, 2], [7, 1, 2], [8, 6, 0x50]]) {
             interface.settings.iter_mut().for_each(|setting| setting.class = class);
+        }
+    }
+    for setting in interfaces.iter_mut().flat_map(|one| &mut one.settings) {
+        // Drivers of input devices look at the first endpoint alone.
+        if setting.class[0] == HID_CLASS {
+            setting.endpoints.sort_by_key(|one| (one.transfer != Interrupt, one.address & IN == 0));
         }
     }
     number(&mut interfaces, alias.interface);

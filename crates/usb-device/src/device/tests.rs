@@ -195,7 +195,7 @@ fn one_who_asks_again_and_again_gets_other_answers() {
 
 #[test]
 fn words_are_answers() {
-    let mut host = Host::bare(ALIAS, 7, &[0x8153, 0x20]);
+    let mut host = Host::bare(ALIAS, 1, &[0x8153, 0x20]);
     host.send(&hello(CAPABILITIES));
     host.sent();
     let answers: Vec<Vec<u8>> = (0..40).map(|index| host.control([0xc0, 5], index, 0, &[], 2).1).collect();
