@@ -99,15 +99,12 @@ fn setting(class: [u8; 3], endpoints: &Endpoints, speed: Speed) -> Setting {
 
 /// Gives the interfaces numbers so that one has the wanted number.
 fn number(interfaces: &mut Vec<Interface>, wanted: Option<u8>) {
-    let Some(wanted) = wanted else { return };
-    match interfaces.iter().position(|one| one.number == wanted) {
-        Some(_) => {}
-        // The first interface has the endpoints that most drivers name by number.
-        None => {
-            interfaces.truncate(1);
-            interfaces.iter_mut().for_each(|one| one.number = wanted);
-        }
-    }
+    let Some(wanted) = wanted.filter(|wanted| interfaces.iter().all(|one| one.number != *wanted)) else {
+        return;
+    };
+    // The first interface has the endpoints that most drivers name by number.
+    interfaces.truncate(1);
+    interfaces.iter_mut().for_each(|one| one.number = wanted);
 }
 
 /// The numbers of the endpoints of the four interfaces differ in each direction.

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Most writes and requests that are remembered.
 const MOST: usize = 1024;
 
+/// Most bytes of a write that are remembered. A controller of QEMU sends no more at once.
+const MOST_BYTES: usize = 4096;
+
 /// Most words of the caller that are used.
 pub(super) const MOST_WORDS: usize = 4096;
 
@@ -71,9 +74,10 @@ impl Answers {
             self.written.pop_front();
         }
         // A request without data writes its value.
-        let data = if data.is_empty() { request.value.to_le_bytes().to_vec() } else { data.to_vec() };
+        let data =
+            if data.is_empty() { &request.value.to_le_bytes() } else { &data[..data.len().min(MOST_BYTES)] };
         let (value, index) = (request.value, request.index);
-        self.written.push_back(Written { request: request.request, value, index, data });
+        self.written.push_back(Written { request: request.request, value, index, data: data.to_vec() });
     }
 
     /// The answer to a request for data, of as many bytes as it asks for.
@@ -88,7 +92,7 @@ impl Answers {
         ];
         let mut of_place = Random::new(&place);
         if let Some(turn) = times.checked_sub(PATIENCE) {
-            return self.turn(turn, length, &mut of_place);
+            return self.turn(turn, length);
         }
         let mut source = self.source;
         if source == Source::Mixed {
@@ -131,7 +135,7 @@ impl Answers {
 
     /// An answer for one who asks again and again, as for a bit that is to change: all ends of the range first, then
     /// the caller's words, bits and chance.
-    fn turn(&mut self, turn: u32, length: usize, of_place: &mut Random) -> Vec<u8> {
+    fn turn(&mut self, turn: u32, length: usize) -> Vec<u8> {
         let turn = usize::try_from(turn).unwrap_or(usize::MAX);
         match turn % 8 {
             0 => vec![0xff; length],
@@ -140,10 +144,7 @@ impl Answers {
             3 => number(0x80, length),
             4 | 6 if !self.words.is_empty() => number(self.words[turn / 2 % self.words.len()], length),
             5 => number(1 << (turn / 8 % 32), length),
-            _ => {
-                _ = of_place.next();
-                self.fresh.bytes(length)
-            }
+            _ => self.fresh.bytes(length),
         }
     }
 

@@ -24,6 +24,7 @@ const USUAL_INTERRUPT: usize = 8;
 /// What the data of endpoints is made of.
 #[derive(Debug)]
 pub(super) struct Data {
+    seed: u64,
     source: Source,
     length: Length,
     random: Random,
@@ -41,6 +42,7 @@ pub(super) struct Data {
 impl Data {
     pub fn new(plan: &Plan) -> Data {
         Data {
+            seed: plan.seed,
             source: plan.data,
             length: plan.length,
             random: Random::new(&[plan.seed, 5]),
@@ -103,7 +105,7 @@ impl Data {
             Source::Zeros | Source::Mixed => vec![0; length],
             Source::Ones => vec![0xff; length],
             Source::One => answers::number(1, length),
-            Source::Fixed => Random::new(&[6, self.words.len() as u64]).bytes(length),
+            Source::Fixed => Random::new(&[self.seed, 6]).bytes(length),
             Source::Fresh => self.random.bytes(length),
             Source::Counting => {
                 let start = self.count;
