@@ -45,6 +45,12 @@ pub(crate) enum Shape {
     Five,
     /// One interface with packets of 8 bytes: bulk out 1, interrupt in 2; and with larger ones: bulk out 3, bulk in 4.
     Still,
+    /// Three interfaces of bulk and interrupt endpoints: where the class is open, a printer, a disk and a mouse.
+    Classes,
+    /// A control interface and its data interface, where the class is open or the vendor's.
+    Modem,
+    /// Two interfaces with later settings: isochronous out 1 and in 2, interrupt pairs above.
+    Sound,
     /// Whatever the seed gives.
     Drawn,
 }
@@ -66,8 +72,10 @@ pub(crate) enum Source {
     Fresh,
     /// Bytes that count up.
     Counting,
-    /// The caller's words.
+    /// The caller's words, another for each request.
     Words,
+    /// One of the caller's words for all requests, another for each plan.
+    Word,
     /// One of the others for each request.
     Mixed,
 }
@@ -102,13 +110,15 @@ pub(crate) struct Plan {
     pub data: Source,
     pub length: Length,
     pub pace: Pace,
+    /// Which of the caller's words [`Source::Word`] stands for; it may be beyond their end.
+    pub word: usize,
     /// One in this many transfers stalls or fails; `None` for never.
     pub faults: Option<usize>,
 }
 
 type Row = (Speed, Shape, Source, Source, Length, Pace);
 
-const TABLE: [Row; 20] = {
+const TABLE: [Row; 24] = {
     use Length::{Packet, Short, Whole};
     use Pace::{Answering, Steady};
     use Shape::*;
@@ -116,25 +126,29 @@ const TABLE: [Row; 20] = {
     use Speed::{Full, High};
     [
         (High, Wide, Written, Written, Whole, Steady),
-        (Full, Serial, Zeros, Zeros, Packet, Steady),
-        (High, Plain, Fixed, Written, Whole, Answering),
+        (High, Paired, Words, Words, Whole, Steady),
+        (Full, Interrupts, Written, Written, Packet, Steady),
         (High, Many, One, Counting, Whole, Steady),
         (Full, Input, Zeros, Counting, Packet, Steady),
-        (High, Camera, Ones, Fresh, Whole, Steady),
-        (Full, Interrupts, Written, Written, Packet, Steady),
-        (High, Paired, Words, Words, Whole, Steady),
-        (High, Wide, Ones, Ones, Whole, Steady),
-        (High, Bulk, Written, Written, Short, Answering),
-        (Full, Streams, One, Zeros, Whole, Steady),
+        (High, Classes, Written, Written, Whole, Steady),
         (High, Composite, Mixed, Mixed, Packet, Steady),
-        (High, Wide, Words, Fixed, Whole, Steady),
-        (Full, Camera, Zeros, Zeros, Packet, Steady),
-        (Full, Many, Fixed, Words, Short, Answering),
+        (High, Modem, Written, Written, Whole, Steady),
+        (High, Sound, Written, Zeros, Whole, Steady),
+        (High, Camera, Ones, Fresh, Whole, Steady),
         (High, Wide, Mixed, Mixed, Whole, Steady),
+        (High, Wide, Words, Fixed, Whole, Steady),
+        (Full, Serial, Zeros, Zeros, Packet, Steady),
+        (High, Plain, Fixed, Written, Whole, Answering),
         (Full, Scanner, One, Written, Whole, Steady),
         (High, Five, Written, Zeros, Whole, Steady),
         (Full, Still, Words, Ones, Whole, Steady),
+        (High, Bulk, Written, Written, Short, Answering),
+        (Full, Streams, One, Zeros, Whole, Steady),
+        (High, Wide, Ones, Ones, Whole, Steady),
         (Full, Plain, Ones, Zeros, Packet, Steady),
+        (Full, Camera, Zeros, Zeros, Packet, Steady),
+        (Full, Many, Fixed, Words, Short, Answering),
+        (High, Paired, Written, Written, Whole, Answering),
     ]
 };
 
@@ -147,7 +161,8 @@ impl Plan {
             None => Plan::drawn(number),
         };
         let faults = (curated.is_none() && number % 4 == 3).then_some(50);
-        Plan { seed: number, speed, shape, control, data, length, pace, faults }
+        let word = usize::try_from(number.saturating_sub(CURATED) / 2).unwrap_or(0);
+        Plan { seed: number, speed, shape, control, data, length, pace, word, faults }
     }
 
     fn drawn(number: u64) -> Row {
@@ -158,6 +173,11 @@ impl Plan {
             Wide, Plain, Serial, Many, Input, Interrupts, Camera, Paired, Bulk, Streams, Composite, Drawn,
             Drawn, Drawn, Drawn,
         ];
+        // Every other plan goes through the caller's words, with the shape that most drivers take.
+        if number.is_multiple_of(2) {
+            let shape = random.pick(&[Wide, Wide, Wide, Camera, Many, Drawn]);
+            return (Speed::High, shape, Word, random.pick(&[Written, Word]), Length::Whole, Pace::Steady);
+        }
         let sources = [Written, Zeros, Ones, One, Fixed, Fresh, Counting, Words, Words, Mixed, Mixed, Mixed];
         (
             random.pick(&[Speed::High, Speed::High, Speed::Full]),

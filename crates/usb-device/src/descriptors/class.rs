@@ -16,6 +16,7 @@ const DATA: u8 = 0x0a;
 const VIDEO: u8 = 0x0e;
 const WIRELESS: u8 = 0xe0;
 const MISCELLANEOUS: u8 = 0xef;
+const VENDOR: u8 = 0xff;
 
 /// The type of class-specific descriptors of an interface.
 const CLASS_SPECIFIC: u8 = 0x24;
@@ -24,12 +25,13 @@ const CLASS_SPECIFIC: u8 = 0x24;
 pub(super) fn dress(descriptors: &mut Descriptors, alias: &Alias, plan: &Plan, random: &mut Random) {
     let class = [alias.class.unwrap_or(0), alias.subclass.unwrap_or(0), alias.protocol.unwrap_or(0)];
     let first = alias.interface.unwrap_or(0);
-    // Open classes are the vendor's but for one shape, which is that of a modem.
+    if plan.shape == Shape::Modem && [None, Some(VENDOR)].contains(&alias.class) {
+        // Vendors put network links behind classes of their own, too.
+        let own = alias.class.unwrap_or(COMMUNICATION);
+        let class = [own, alias.subclass.unwrap_or(MODEM), alias.protocol.unwrap_or(1)];
+        descriptors.interfaces = communication(plan.speed, class, first);
+    }
     if alias.class.is_none() {
-        if plan.shape == Shape::Composite {
-            let class = [COMMUNICATION, alias.subclass.unwrap_or(2), alias.protocol.unwrap_or(1)];
-            descriptors.interfaces = communication(plan.speed, class, first);
-        }
         return;
     }
     match class[0] {
@@ -76,45 +78,54 @@ fn report(plan: &Plan, random: &mut Random) -> Vec<u8> {
 }
 
 /// Subclasses of communication.
+const MODEM: u8 = 0x02;
 const ETHERNET: u8 = 0x06;
+const HANDSET: u8 = 0x08;
+const MANAGEMENT: u8 = 0x09;
+const DIRECT_LINE: u8 = 0x0a;
 const EEM: u8 = 0x0c;
 const NCM: u8 = 0x0d;
 const MBIM: u8 = 0x0e;
+const PHONE: u8 = 0xfe;
+
+/// What a control interface says about itself besides its data interface.
+fn functions(subclass: u8, data: u8) -> Vec<u8> {
+    let ethernet = [13, CLASS_SPECIFIC, 0x0f, text::ADDRESS, 0, 0, 0, 0, 0xea, 0x05, 0, 0, 0];
+    match subclass {
+        ETHERNET => ethernet.to_vec(),
+        NCM => [&ethernet[..], &[6, CLASS_SPECIFIC, 0x1a, 0x00, 0x01, 0]].concat(),
+        MBIM => vec![12, CLASS_SPECIFIC, 0x1b, 0x00, 0x01, 0x00, 0x10, 16, 64, 0xdc, 0x05, 0x20],
+        HANDSET | MANAGEMENT => vec![7, CLASS_SPECIFIC, 0x14, 0x00, 0x01, 0x00, 0x01],
+        PHONE => vec![4, CLASS_SPECIFIC, 0xab, 0],
+        DIRECT_LINE => {
+            // The identifier and the capabilities of network links of handhelds.
+            let mut bytes = vec![21, CLASS_SPECIFIC, 0x12, 0x00, 0x01];
+            bytes.extend(b"\x74\xf0\x3d\xbd\x1e\xc1\x44\x70\xa3\x67\x71\x34\xc9\xf5\x54\x37");
+            bytes.extend([7, CLASS_SPECIFIC, 0x13, 1, 0, 1, 0]);
+            bytes
+        }
+        _ => vec![5, CLASS_SPECIFIC, 0x01, 0x03, data, 4, CLASS_SPECIFIC, 0x02, 0x06],
+    }
+}
 
 /// A control interface and its data interface.
 fn communication(speed: Speed, class: [u8; 3], number: u8) -> Vec<Interface> {
     let data_number = number.saturating_add(1);
+    let subclass = if class[0] == VENDOR { NCM } else { class[1] };
+    let network =
+        [COMMUNICATION, VENDOR].contains(&class[0]) && ![MODEM, HANDSET, MANAGEMENT].contains(&subclass);
     let mut extra = vec![5, CLASS_SPECIFIC, 0x00, 0x10, 0x01];
     extra.extend([5, CLASS_SPECIFIC, 0x06, number, data_number]);
-    let network = class[0] == COMMUNICATION && ![0x02, 0x08, 0x09].contains(&class[1]);
-    match class[1] {
-        ETHERNET | NCM => {
-            extra.extend([13, CLASS_SPECIFIC, 0x0f, text::ADDRESS, 0, 0, 0, 0, 0xea, 0x05, 0, 0, 0]);
-            if class[1] == NCM {
-                extra.extend([6, CLASS_SPECIFIC, 0x1a, 0x00, 0x01, 0]);
-            }
-        }
-        MBIM => extra.extend([12, CLASS_SPECIFIC, 0x1b, 0x00, 0x01, 0x00, 0x10, 16, 64, 0xdc, 0x05, 0x20]),
-        0x08 | 0x09 => extra.extend([7, CLASS_SPECIFIC, 0x14, 0x00, 0x01, 0x00, 0x01]),
-        0x0a => {
-            // The mobile direct line model, with the identifier and details of network links of handhelds.
-            extra.extend([21, CLASS_SPECIFIC, 0x12, 0x00, 0x01]);
-            extra.extend([
-                0x74, 0xf0, 0x3d, 0xbd, 0x1e, 0xc1, 0x44, 0x70, 0xa3, 0x67, 0x71, 0x34, 0xc9, 0xf5, 0x54,
-                0x37,
-            ]);
-            extra.extend([8, CLASS_SPECIFIC, 0x13, 0x01, 0, 0, 0, 0]);
-        }
-        _ => {
-            extra.extend([5, CLASS_SPECIFIC, 0x01, 0x03, data_number]);
-            extra.extend([4, CLASS_SPECIFIC, 0x02, 0x06]);
-        }
+    extra.extend(functions(subclass, data_number));
+    let mut endpoints = vec![endpoint(speed, Interrupt, 0x81)];
+    if subclass == DIRECT_LINE {
+        // Some of these have their data in the control interface.
+        endpoints.extend([endpoint(speed, Bulk, 0x84), endpoint(speed, Bulk, 0x05)]);
     }
-    let event = endpoint(speed, Interrupt, 0x81);
-    let control = Setting { class, endpoints: vec![event], extra };
+    let control = Setting { class, endpoints, extra };
     let pair = vec![endpoint(speed, Bulk, 0x82), endpoint(speed, Bulk, 0x03)];
     // Network links have a first setting without endpoints, so that a host can stop them.
-    let protocol = u8::from(class[1] == NCM) + 2 * u8::from(class[1] == MBIM);
+    let protocol = u8::from(subclass == NCM) + 2 * u8::from(subclass == MBIM);
     let data =
         |endpoints: Vec<Endpoint>| Setting { class: [DATA, 0, protocol], endpoints, extra: Vec::new() };
     let settings = if network { vec![data(Vec::new()), data(pair)] } else { vec![data(pair)] };

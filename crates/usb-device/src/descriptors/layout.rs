@@ -56,7 +56,11 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         Shape::Paired => paired(),
         Shape::Bulk => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02)]]],
         Shape::Streams => streams(),
-        Shape::Composite => composite(),
+        Shape::Composite | Shape::Modem => composite(),
+        Shape::Sound => sound(),
+        Shape::Classes => (0..3)
+            .map(|index| vec![vec![(Bulk, 0x81 + index), (Bulk, 0x04 + index), (Interrupt, 0x87 + index)]])
+            .collect(),
         Shape::Scanner => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02), (Bulk, 0x83)]]],
         Shape::Five => vec![vec![vec![(Bulk, 0x81), (Bulk, 0x02), (Bulk, 0x83), (Bulk, 0x04), (Bulk, 0x85)]]],
         Shape::Still => vec![vec![vec![(Bulk, 0x01), (Interrupt, 0x82), (Bulk, 0x03), (Bulk, 0x84)]]],
@@ -67,15 +71,20 @@ pub(super) fn interfaces(alias: &Alias, plan: &Plan, random: &mut Random) -> Vec
         let settings = settings.iter().map(|endpoints| setting(class, endpoints, plan.speed)).collect();
         interfaces.push(Interface { number, settings });
     }
-    if matches!(plan.shape, Shape::Wide | Shape::Camera) {
+    if matches!(plan.shape, Shape::Wide | Shape::Camera | Shape::Sound) {
         grow(&mut interfaces, plan.speed);
     }
     if matches!(plan.shape, Shape::Input | Shape::Still) {
         interfaces.iter_mut().for_each(small);
     }
-    if alias.class == Some(HID_CLASS) {
+    if plan.shape == Shape::Classes && alias.class.is_none() {
+        for (interface, class) in interfaces.iter_mut().zip([[3, 1, 2], [7, 1, 2], [8, 6, 0x50]]) {
+            interface.settings.iter_mut().for_each(|setting| setting.class = class);
+        }
+    }
+    for setting in interfaces.iter_mut().flat_map(|one| &mut one.settings) {
         // Drivers of input devices look at the first endpoint alone.
-        for setting in interfaces.iter_mut().flat_map(|one| &mut one.settings) {
+        if setting.class[0] == HID_CLASS {
             setting.endpoints.sort_by_key(|one| (one.transfer != Interrupt, one.address & IN == 0));
         }
     }
@@ -90,16 +99,12 @@ fn setting(class: [u8; 3], endpoints: &Endpoints, speed: Speed) -> Setting {
 
 /// Gives the interfaces numbers so that one has the wanted number.
 fn number(interfaces: &mut Vec<Interface>, wanted: Option<u8>) {
-    let Some(wanted) = wanted else { return };
-    match interfaces.iter().position(|one| one.number == wanted) {
-        // Those after it are left out: drivers that ask for a number look at its own endpoints.
-        Some(place) => interfaces.truncate(place + 1),
-        // The first interface has the endpoints that most drivers name by number.
-        None => {
-            interfaces.truncate(1);
-            interfaces.iter_mut().for_each(|one| one.number = wanted);
-        }
-    }
+    let Some(wanted) = wanted.filter(|wanted| interfaces.iter().all(|one| one.number != *wanted)) else {
+        return;
+    };
+    // The first interface has the endpoints that most drivers name by number.
+    interfaces.truncate(1);
+    interfaces.iter_mut().for_each(|one| one.number = wanted);
 }
 
 /// The numbers of the endpoints of the four interfaces differ in each direction.
@@ -167,6 +172,25 @@ fn streams() -> Vec<Settings> {
         vec![vec![], vec![(Iso, 0x01)]],
         vec![vec![], vec![(Iso, 0x82)]],
     ]
+}
+
+fn sound() -> Vec<Settings> {
+    let first = vec![
+        (Iso, 0x01),
+        (Iso, 0x82),
+        (Interrupt, 0x84),
+        (Interrupt, 0x03),
+        (Interrupt, 0x86),
+        (Interrupt, 0x05),
+    ];
+    let second = vec![(Bulk, 0x87), (Bulk, 0x08), (Interrupt, 0x89), (Interrupt, 0x0a)];
+    [first, second]
+        .map(|later| {
+            let mut settings = vec![Vec::new()];
+            settings.extend((1..8).map(|_| later.clone()));
+            settings
+        })
+        .into()
 }
 
 fn composite() -> Vec<Settings> {

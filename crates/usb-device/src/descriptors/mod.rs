@@ -6,7 +6,7 @@ mod layout;
 mod text;
 
 use crate::alias::Alias;
-use crate::plan::{Plan, Speed};
+use crate::plan::{Plan, Shape, Speed};
 use crate::random::Random;
 use encode::Kind as Descriptor;
 
@@ -80,13 +80,15 @@ impl Descriptors {
         let plan = Plan::of(plan);
         let mut random = Random::new(&[plan.seed, 2]);
         let interfaces = layout::interfaces(&alias, &plan, &mut random);
+        let whole = matches!(plan.shape, Shape::Many | Shape::Sound | Shape::Bulk);
         let mut descriptors = Descriptors {
             speed: plan.speed,
             vendor: alias.vendor.unwrap_or(ANY_VENDOR),
             product: alias.product.unwrap_or(ANY_PRODUCT),
             version: alias.version.unwrap_or(0x0100),
             class: [
-                alias.device_class.unwrap_or(0),
+                // Most devices leave it to their interfaces; some are a vendor's as a whole.
+                alias.device_class.unwrap_or(if whole { 0xff } else { 0 }),
                 alias.device_subclass.unwrap_or(0),
                 alias.device_protocol.unwrap_or(0),
             ],

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Most writes and requests that are remembered.
 const MOST: usize = 1024;
 
+/// Most bytes of a write that are remembered. A controller of QEMU sends no more at once.
+const MOST_BYTES: usize = 4096;
+
 /// Most words of the caller that are used.
 pub(super) const MOST_WORDS: usize = 4096;
 
@@ -37,6 +40,7 @@ struct Seen {
 pub(super) struct Answers {
     source: Source,
     seed: u64,
+    word: usize,
     words: Vec<u32>,
     written: VecDeque<Written>,
     seen: BTreeMap<(u8, u8, u16, u16), Seen>,
@@ -50,6 +54,7 @@ impl Answers {
         Answers {
             source: plan.control,
             seed: plan.seed,
+            word: plan.word,
             words: Vec::new(),
             written: VecDeque::new(),
             seen: BTreeMap::new(),
@@ -69,9 +74,10 @@ impl Answers {
             self.written.pop_front();
         }
         // A request without data writes its value.
-        let data = if data.is_empty() { request.value.to_le_bytes().to_vec() } else { data.to_vec() };
+        let data =
+            if data.is_empty() { &request.value.to_le_bytes() } else { &data[..data.len().min(MOST_BYTES)] };
         let (value, index) = (request.value, request.index);
-        self.written.push_back(Written { request: request.request, value, index, data });
+        self.written.push_back(Written { request: request.request, value, index, data: data.to_vec() });
     }
 
     /// The answer to a request for data, of as many bytes as it asks for.
@@ -86,7 +92,7 @@ impl Answers {
         ];
         let mut of_place = Random::new(&place);
         if let Some(turn) = times.checked_sub(PATIENCE) {
-            return self.turn(turn, length, &mut of_place);
+            return self.turn(turn, length);
         }
         let mut source = self.source;
         if source == Source::Mixed {
@@ -108,6 +114,7 @@ impl Answers {
             Source::Fresh => self.fresh.bytes(length),
             Source::Counting => (0..=0xff_u8).cycle().skip(self.fresh.below(256)).take(length).collect(),
             Source::Words => word(&self.words, &mut of_place, length),
+            Source::Word => one_word(&self.words, self.word, length),
             Source::Zeros | Source::Mixed => vec![0; length],
         }
     }
@@ -128,7 +135,7 @@ impl Answers {
 
     /// An answer for one who asks again and again, as for a bit that is to change: all ends of the range first, then
     /// the caller's words, bits and chance.
-    fn turn(&mut self, turn: u32, length: usize, of_place: &mut Random) -> Vec<u8> {
+    fn turn(&mut self, turn: u32, length: usize) -> Vec<u8> {
         let turn = usize::try_from(turn).unwrap_or(usize::MAX);
         match turn % 8 {
             0 => vec![0xff; length],
@@ -137,10 +144,7 @@ impl Answers {
             3 => number(0x80, length),
             4 | 6 if !self.words.is_empty() => number(self.words[turn / 2 % self.words.len()], length),
             5 => number(1 << (turn / 8 % 32), length),
-            _ => {
-                _ = of_place.next();
-                self.fresh.bytes(length)
-            }
+            _ => self.fresh.bytes(length),
         }
     }
 
@@ -166,10 +170,21 @@ pub(super) fn number(value: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// The caller's word with this index of those that fit into that many bytes; indexes beyond the end begin again.
+pub(super) fn one_word(words: &[u32], index: usize, length: usize) -> Vec<u8> {
+    let fit: Vec<u32> = words.iter().copied().filter(|&word| word <= most(length)).collect();
+    let word = fit.get(index % fit.len().max(1)).copied().unwrap_or(0);
+    number(word, length)
+}
+
+/// The largest number of that many bytes.
+fn most(length: usize) -> u32 {
+    if length >= 4 { u32::MAX } else { (1 << (8 * length)) - 1 }
+}
+
 /// One of the caller's words that fit into that many bytes, or its high bytes first; repeated for longer answers.
 pub(super) fn word(words: &[u32], random: &mut Random, length: usize) -> Vec<u8> {
-    let most = if length >= 4 { u32::MAX } else { (1 << (8 * length)) - 1 };
-    let fit: Vec<u32> = words.iter().copied().filter(|&word| word <= most).collect();
+    let fit: Vec<u32> = words.iter().copied().filter(|&word| word <= most(length)).collect();
     if fit.is_empty() {
         return random.bytes(length);
     }

@@ -24,10 +24,12 @@ const USUAL_INTERRUPT: usize = 8;
 /// What the data of endpoints is made of.
 #[derive(Debug)]
 pub(super) struct Data {
+    seed: u64,
     source: Source,
     length: Length,
     random: Random,
     count: u8,
+    word: usize,
     words: Vec<u32>,
     /// What the host sent and the device has not given back.
     echoes: VecDeque<Vec<u8>>,
@@ -40,10 +42,12 @@ pub(super) struct Data {
 impl Data {
     pub fn new(plan: &Plan) -> Data {
         Data {
+            seed: plan.seed,
             source: plan.data,
             length: plan.length,
             random: Random::new(&[plan.seed, 5]),
             count: 0,
+            word: plan.word,
             words: Vec::new(),
             echoes: VecDeque::new(),
             last: Vec::new(),
@@ -101,7 +105,7 @@ impl Data {
             Source::Zeros | Source::Mixed => vec![0; length],
             Source::Ones => vec![0xff; length],
             Source::One => answers::number(1, length),
-            Source::Fixed => Random::new(&[6, self.words.len() as u64]).bytes(length),
+            Source::Fixed => Random::new(&[self.seed, 6]).bytes(length),
             Source::Fresh => self.random.bytes(length),
             Source::Counting => {
                 let start = self.count;
@@ -109,6 +113,7 @@ impl Data {
                 (start..=0xff).chain(0..=0xff).cycle().take(length).collect()
             }
             Source::Words => answers::word(&self.words, &mut self.random, length),
+            Source::Word => answers::one_word(&self.words, self.word, length),
         }
     }
 }

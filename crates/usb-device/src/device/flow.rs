@@ -101,15 +101,7 @@ impl Flow {
     /// Lets an endpoint give packets by itself, from now on.
     pub fn start(&mut self, endpoint: u8, isochronous: bool, now: Duration) {
         self.stop(endpoint);
-        self.sources.push(Source { endpoint, isochronous, due: now + self.gap(isochronous) });
-    }
-
-    fn gap(&self, isochronous: bool) -> Duration {
-        match (isochronous, self.pace) {
-            (true, _) => ISO_GAP,
-            (false, Pace::Steady) => INTERRUPT_GAP,
-            (false, Pace::Answering) => SILENCE,
-        }
+        self.sources.push(Source { endpoint, isochronous, due: now + gap(self.pace, isochronous) });
     }
 
     pub fn stop(&mut self, endpoint: u8) {
@@ -166,11 +158,7 @@ impl Flow {
         }
         let source = source?;
         let (endpoint, isochronous) = (source.endpoint, source.isochronous);
-        let gap = match (isochronous, self.pace) {
-            (true, _) => ISO_GAP,
-            (false, Pace::Steady) => INTERRUPT_GAP,
-            (false, Pace::Answering) => SILENCE,
-        };
+        let gap = gap(self.pace, isochronous);
         // A device that was late does not catch up.
         source.due = (source.due + gap).max(now);
         Some(if isochronous { Due::Iso(endpoint) } else { Due::Interrupt(endpoint) })
@@ -182,5 +170,14 @@ impl Flow {
         let due = pending.chain(self.sources.iter().map(|one| one.due)).min()?;
         let allowed = self.paid.saturating_sub(BURST);
         Some(due.max(allowed).saturating_sub(now))
+    }
+}
+
+/// The time between two packets of an endpoint that gives them by itself.
+fn gap(pace: Pace, isochronous: bool) -> Duration {
+    match (isochronous, pace) {
+        (true, _) => ISO_GAP,
+        (false, Pace::Steady) => INTERRUPT_GAP,
+        (false, Pace::Answering) => SILENCE,
     }
 }

@@ -195,12 +195,26 @@ fn one_who_asks_again_and_again_gets_other_answers() {
 
 #[test]
 fn words_are_answers() {
-    let mut host = Host::bare(ALIAS, 7, &[0x8153, 0x20]);
+    let mut host = Host::bare(ALIAS, 1, &[0x8153, 0x20]);
     host.send(&hello(CAPABILITIES));
     host.sent();
     let answers: Vec<Vec<u8>> = (0..40).map(|index| host.control([0xc0, 5], index, 0, &[], 2).1).collect();
     assert!(answers.contains(&vec![0x53, 0x81]) && answers.contains(&vec![0x81, 0x53]));
     assert!((0..40).all(|index| host.control([0xc0, 6], index, 0, &[], 1).1 == [0x20]));
+}
+
+#[test]
+fn every_other_plan_goes_through_the_words() {
+    let mut found = std::collections::BTreeSet::new();
+    for plan in (crate::CURATED..crate::CURATED + 8).filter(|plan| plan % 2 == 0) {
+        let mut host = Host::bare(ALIAS, plan, &[0x53, 0x1_0000, 0x54, 0x55, 0x56]);
+        host.send(&hello(CAPABILITIES));
+        host.sent();
+        let (_, answer) = host.control([0xc0, 5], 0, 0, &[], 1);
+        assert_eq!(host.control([0xc0, 9], 7, 0, &[], 1).1, answer);
+        found.insert(answer[0]);
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [0x53, 0x54, 0x55, 0x56]);
 }
 
 #[test]
