@@ -77,6 +77,10 @@ fn refused() -> Result<(), Failed> {
             "a synthetic device has the IDs of a driver's PCI or USB aliases",
         ),
         (&["alx", "--device", "synthetic", "--gate", "vfio-user"], "does not go with --gate vfio-user"),
+        (
+            &["alx", "atl1c", "--device", "synthetic"],
+            "does not go with several drivers; check them one by one",
+        ),
         (&["alx", "--device", "synthetic", "--iommu"], "does not go with --iommu"),
     ] {
         let result = guardrail(&[&["check"], words].concat());

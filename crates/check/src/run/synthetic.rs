@@ -26,6 +26,7 @@ pub struct Synthetic {
 pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
     let refused = match plan {
         _ if !prepared.choice.is_synthetic() => return Ok(()),
+        RunPlan { drivers, .. } if drivers.len() > 1 => "several drivers; check them one by one",
         RunPlan { gate: GateKind::VfioUser, .. } => "--gate vfio-user; use --gate vmm",
         RunPlan { iommu: true, .. } => "--iommu; leave it out",
         RunPlan { snapshots: Some(_), .. } => "--snapshot-on-finding",
