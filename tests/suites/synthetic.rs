@@ -57,8 +57,8 @@ fn network() -> Result<(), Failed> {
     }
     let report = result.report()?;
     ensure(report["run"]["device"] == "synthetic", || format!("{:#}", report["run"]))?;
-    let coverage = &report["coverage"][0];
-    let [entered, all] = ["entered", "functions"].map(|key| coverage[key].as_u64().unwrap_or(0));
+    let coverage = &report["run"]["coverage"][0];
+    let [entered, all] = ["functions_run", "functions"].map(|key| coverage[key].as_u64().unwrap_or(0));
     ensure(2 * entered > all, || format!("{coverage:#}"))
 }
 

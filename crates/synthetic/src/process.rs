@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const MAX_LINE: u64 = 1 << 20;
 /// How long the process may take to answer.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long the process may take to end.
+const GRACE: Duration = Duration::from_secs(2);
 /// How long an access may wait. Nothing holds accesses, so this is never reached.
 const HOLD_LIMIT: Duration = Duration::from_secs(60);
 
@@ -159,11 +161,24 @@ impl Process {
         }
     }
 
+    /// The error for the death of the process. Its pipes are closed a moment before it ends.
+    fn death(&mut self) -> Error {
+        let deadline = Instant::now() + GRACE;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Error(format!("ended with {status}")),
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
+                _ => return Error("does not speak any more".into()),
+            }
+        }
+    }
+
     fn answer(&mut self) -> Result<Answer, Error> {
-        self.answers.recv_timeout(LIMIT).map_err(|error| match error {
-            RecvTimeoutError::Disconnected => Error("has ended".into()),
-            RecvTimeoutError::Timeout => Error(format!("gave no answer for {} s", LIMIT.as_secs())),
-        })
+        match self.answers.recv_timeout(LIMIT) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => Err(self.death()),
+            Err(RecvTimeoutError::Timeout) => Err(Error(format!("gave no answer for {} s", LIMIT.as_secs()))),
+        }
     }
 }
 
@@ -171,7 +186,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.stdin = None;
         // It ends by itself at the end of its input.
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(2));
         }

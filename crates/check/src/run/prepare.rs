@@ -33,8 +33,8 @@ pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostE
     let policy = Policy::of_plan(plan)?;
     let prepared = drivers(plan, host)?;
     prepared.refuse_unread(plan.variables.iter().map(|(name, _)| name.as_str()))?;
-    outside::refuse(plan, &prepared)?;
     synthetic::refuse(plan, &prepared)?;
+    outside::refuse(plan, &prepared)?;
     let of_run: Vec<_> = host_drivers::drivers(&prepared).collect();
     plan.symbols.provide(&prepared.parser, &prepared.kernel, &of_run, host)?;
     let tracer = library(tracer::LIBRARY)?;
