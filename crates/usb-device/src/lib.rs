@@ -21,7 +21,7 @@
 //! Try them from 0 on until the driver binds. Those below [`CURATED`] are ordered by how many drivers of Linux they add;
 //! from there on, even ones go through the caller's words, and odd ones are drawn at random, some with faults.
 //!
-//! Entry points: [`Descriptors::from_alias`], [`Device::new`], [`serve`].
+//! Entry points: [`Descriptors::from_alias`], [`Device::new`], [`serve()`].
 
 #![forbid(unsafe_code)]
 
