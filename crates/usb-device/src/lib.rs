@@ -10,7 +10,18 @@
 //! - Queues and memory are bounded, and so is the rate of what the device sends by itself.
 //! - The same descriptors, plan, words and messages at the same times give the same replies.
 //!
-//! Entry points: [`Descriptors::from_alias`], [`Device::new`], [`serve`].
+//! # With QEMU
+//!
+//! `-chardev socket,id=usb0,path=SOCKET -device qemu-xhci -device usb-redir,chardev=usb0` connects to a listening socket;
+//! over QMP, `chardev-add` and `device_add` do. QEMU connects and greets before the guest runs, and reads once it runs.
+//! A guest that comes from a saved state gets no greeting; add the device after it runs.
+//!
+//! # Plans
+//!
+//! Try them from 0 on until the driver binds. Those below [`CURATED`] are ordered by how many drivers of Linux they add;
+//! from there on, even ones go through the caller's words, and odd ones are drawn at random, some with faults.
+//!
+//! Entry points: [`Descriptors::from_alias`], [`Device::new`], [`serve()`].
 
 #![forbid(unsafe_code)]
 

@@ -17,7 +17,7 @@ use data::Data;
 use flow::{Flow, Pending};
 use std::time::Duration;
 
-/// A synthetic device that answers one host. It does no I/O; [`crate::serve`] connects it to a socket.
+/// A synthetic device that answers one host. It does no I/O; [`serve`](fn@crate::serve) connects it to a socket.
 #[derive(Debug)]
 pub struct Device {
     descriptors: Descriptors,
