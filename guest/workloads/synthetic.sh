@@ -1,7 +1,7 @@
 # For a driver on a synthetic device, of which nobody knows what it does: what the driver made of it is used as a user might,
 # with answers that mean nothing. No step fails because the driver refuses.
 
-# attributes FOLDER: reads all files that sysfs has of the device.
+# attributes FOLDER: reads all files about the device in sysfs.
 attributes() {
     find "$1/" -type f -perm -0400 -size -65k ! -name remove ! -name rescan ! -name 'resource*' ! -name config ! -name rom |
         head -n 400 | while read -r file; do

@@ -8,6 +8,7 @@
 //! **Knows**: PCI IDs and configuration space, and how to serve a device to a driver VM ([`guardrail_gate`] for PCI,
 //! [`guardrail_usb_device`] for USB). **Must not know**: what any driver wants, by name.
 
+pub mod accesses;
 pub mod answers;
 pub mod constants;
 pub mod ids;

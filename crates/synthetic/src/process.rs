@@ -3,6 +3,7 @@
 //! The process ([`serve`]) is a program that [`Process::start`] starts. It gets one line of JSON, answers with one when its
 //! devices can be connected, and with their counts when its input ends. So it ends with the program that started it.
 
+use crate::accesses::Accesses;
 use crate::constants::Constants;
 use crate::ids::Ids;
 use crate::pci::PciDevice;
@@ -11,7 +12,7 @@ use crate::usb;
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::module::ModuleImage;
 use guardrail_gate::vfio_user::{self, Server};
-use guardrail_gate::{Counts, Memory, Open, device};
+use guardrail_gate::{Memory, Open, device};
 use guardrail_jail::{Jail, Role};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -54,17 +55,6 @@ enum Answer {
     Failed(String),
     /// The end: the accesses to each device.
     Counts(Vec<Accesses>),
-}
-
-/// The accesses to a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Accesses {
-    /// Reads of registers; transfers from a USB device.
-    pub reads: u64,
-    /// Writes to registers; transfers to a USB device.
-    pub writes: u64,
-    /// Interrupts that the guest received; packets of interrupt endpoints.
-    pub interrupts: u64,
 }
 
 /// Why there is no synthetic device.
@@ -245,7 +235,7 @@ impl Devices {
 
     fn stop(self) -> Vec<Accesses> {
         match self {
-            Devices::Pci(server) => vec![accesses(&server.stop())],
+            Devices::Pci(server) => vec![Accesses::of_pci(&server.stop())],
             Devices::Usb(devices) => devices.stop(),
         }
     }
@@ -272,14 +262,6 @@ fn server(job: &Job, device: guardrail_gate::Result<PciDevice>) -> Result<Server
     device
         .and_then(|device| Server::of_device(options, job.memory, Arc::new(Open), device))
         .map_err(|error| error.to_string())
-}
-
-fn accesses(counts: &Counts) -> Accesses {
-    Accesses {
-        reads: counts.bars.iter().map(|bar| bar.reads_passed).sum(),
-        writes: counts.bars.iter().map(|bar| bar.writes_passed).sum(),
-        interrupts: counts.interrupts,
-    }
 }
 
 fn say(to: &mut impl Write, what: &impl Serialize) -> bool {

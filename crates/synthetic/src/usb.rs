@@ -1,7 +1,7 @@
 //! Synthetic USB devices, one for each plan: all are plugged in at once, below a controller of their own.
 
+use crate::accesses::Accesses;
 use crate::constants::Constants;
-use crate::process::Accesses;
 use guardrail_usb_device::{Counts, Descriptors, Device, serve};
 use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
@@ -70,7 +70,7 @@ impl Devices {
     /// Ends the devices, and returns what passed to and from each.
     pub(crate) fn stop(self) -> Vec<Accesses> {
         self.stop.store(true, Ordering::Relaxed);
-        self.threads.into_iter().filter_map(|thread| thread.join().ok()).map(accesses).collect()
+        self.threads.into_iter().filter_map(|thread| thread.join().ok()).map(Accesses::of_usb).collect()
     }
 }
 
@@ -87,23 +87,4 @@ fn run(listener: &UnixListener, mut device: Device, stop: &AtomicBool) -> Counts
         }
     }
     device.counts()
-}
-
-fn accesses(counts: Counts) -> Accesses {
-    let Counts {
-        control_in,
-        control_out,
-        bulk_in,
-        bulk_out,
-        interrupt_in,
-        interrupt_out,
-        iso_in,
-        iso_out,
-        ..
-    } = counts;
-    Accesses {
-        reads: control_in + bulk_in + iso_in,
-        writes: control_out + bulk_out + interrupt_out + iso_out,
-        interrupts: interrupt_in,
-    }
 }

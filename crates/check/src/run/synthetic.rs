@@ -3,7 +3,8 @@
 use crate::plan::{GateKind, RunPlan};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
-use guardrail_synthetic::process::{Accesses, Process};
+use guardrail_synthetic::accesses::Accesses;
+use guardrail_synthetic::process::Process;
 use guardrail_synthetic::{Ids, PciIds, pci};
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
