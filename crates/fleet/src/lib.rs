@@ -24,6 +24,7 @@ pub mod outcome;
 pub mod spec;
 pub mod status;
 pub mod store;
+pub mod survey;
 pub mod work;
 
 pub use compute::Computer;

@@ -3,8 +3,10 @@
 pub mod local;
 
 use crate::controller::Run;
-use guardrail_host::HostError;
+use crate::work::Worked;
+use guardrail_host::{Host, HostError};
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -55,5 +57,20 @@ impl EngineKind {
         match self {
             EngineKind::Local => Ok(Box::new(local::Local::new(local::Work::Store)?)),
         }
+    }
+}
+
+/// Works for a run whose jobs come from an engine, until no job is left. A result that is in the store is not computed again.
+pub fn work_for(
+    engine: &EngineKind,
+    _store: Option<&Path>,
+    _index: u32,
+    _host: &Host,
+    _build: &str,
+) -> Result<Worked, HostError> {
+    match engine {
+        EngineKind::Local => Err(HostError::Usage(
+            "the workers of the engine 'local' take their jobs from a store; give --store DIR".to_owned(),
+        )),
     }
 }
