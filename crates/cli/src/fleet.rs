@@ -14,6 +14,7 @@ use guardrail_fleet::{judge, run as run_jobs, status, work as work_on};
 use guardrail_host::drivers::variables;
 use guardrail_host::{Host, files};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The most bytes of a specification.
 const MOST_SPEC: u64 = 1 << 20;
@@ -66,7 +67,10 @@ fn controller(args: &FleetRunArgs) -> Result<Status, CliError> {
 fn worker(args: &FleetWorkArgs) -> Result<Status, CliError> {
     let host = Host::open()?;
     match &args.engine {
-        Some(engine) => work_for(engine, args.store.as_deref(), args.index, &host, version())?,
+        Some(engine) => {
+            let idle = args.idle.map(Duration::from_secs);
+            work_for(engine, args.store.as_deref(), args.index, idle, (&host, version()))?
+        }
         None => {
             let plan = WorkPlan {
                 store: args.store.clone().unwrap_or_default(),

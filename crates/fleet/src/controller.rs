@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const MOST_SPECS: u64 = 256 << 20;
 /// The shortest time between two looks at the store.
 const LOOK: Duration = Duration::from_millis(200);
+/// The longest time between two looks, unless a look itself takes long.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// How often results that turn out not to match are computed anew in one run.
 const REPAIRS: usize = 3;
 
@@ -154,8 +156,9 @@ fn drive(engine: &mut dyn Engine, run: &mut Run<'_>, all: usize) -> Result<(), H
                 shown = Instant::now();
                 run.host.progress.step(&format!("{} of {all} jobs are left", run.left.len()));
             }
-            // Looking at a store with many jobs takes time; it is a small part of all.
-            engine.wait(run, LOOK.max(looked.elapsed() * 20))?;
+            // Looking at a store with many jobs takes time; most of the time is left to others.
+            let took = looked.elapsed();
+            engine.wait(run, (took * 20).clamp(LOOK, LONGEST_LOOK.max(took * 3)))?;
         }
     });
     engine.stop(run);

@@ -171,10 +171,15 @@ impl Store {
                 break;
             }
         }
-        let aside = Aside { name: job.spec.name(), attempts: ATTEMPTS, log: log.to_owned() };
-        let text = serde_json::to_string(&aside).map_err(|error| HostError::Run(error.to_string()))?;
-        self.link(text.as_bytes(), &self.path.join("aside").join(key.as_str()))?;
+        self.set_aside(key, job, log)?;
         Ok(true)
+    }
+
+    /// Sets a job aside: it is not computed again unless somebody asks for it.
+    pub fn set_aside(&self, key: &Key, job: &Job, log: &str) -> Result<(), HostError> {
+        let aside = Aside { name: job.spec.name(), attempts: self.failures(key), log: tail(log).to_owned() };
+        let text = serde_json::to_string(&aside).map_err(|error| HostError::Run(error.to_string()))?;
+        self.link(text.as_bytes(), &self.path.join("aside").join(key.as_str())).map(drop)
     }
 
     /// How many attempts of a job failed.

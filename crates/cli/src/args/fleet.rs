@@ -63,6 +63,9 @@ pub struct FleetWorkArgs {
     /// The server that has the jobs and takes the results, instead of a shared folder
     #[arg(long, value_name = "nats://HOST:PORT", conflicts_with_all = ["run", "of"])]
     pub engine: Option<EngineKind>,
+    /// With --engine: end after so long without a job, instead of waiting for more
+    #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = clap::value_parser!(u64).range(0..=86400))]
+    pub idle: Option<u64>,
     /// The run of the store [default: the newest]
     #[arg(long, value_name = "ID")]
     pub run: Option<String>,

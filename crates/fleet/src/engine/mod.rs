@@ -1,6 +1,8 @@
 //! The engines: ways to start workers, on this machine or on others.
 
 pub mod local;
+pub mod nats;
+pub mod slurm;
 
 use crate::controller::Run;
 use crate::work::Worked;
@@ -30,6 +32,10 @@ pub trait Engine {
 pub enum EngineKind {
     /// Processes of this machine.
     Local,
+    /// An array of Slurm.
+    Slurm,
+    /// Workers beside the NATS server at this address.
+    Nats(String),
 }
 
 impl FromStr for EngineKind {
@@ -38,7 +44,9 @@ impl FromStr for EngineKind {
     fn from_str(text: &str) -> Result<EngineKind, String> {
         match text {
             "local" => Ok(EngineKind::Local),
-            _ => Err(format!("there is no engine '{text}'; there is local")),
+            "slurm" => Ok(EngineKind::Slurm),
+            address if address.contains("://") => nats::address(address).map(EngineKind::Nats),
+            _ => Err(format!("there is no engine '{text}'; there are local, slurm and nats://HOST:PORT")),
         }
     }
 }
@@ -47,6 +55,8 @@ impl fmt::Display for EngineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EngineKind::Local => f.write_str("local"),
+            EngineKind::Slurm => f.write_str("slurm"),
+            EngineKind::Nats(address) => f.write_str(address),
         }
     }
 }
@@ -56,21 +66,25 @@ impl EngineKind {
     pub fn open(&self) -> Result<Box<dyn Engine>, HostError> {
         match self {
             EngineKind::Local => Ok(Box::new(local::Local::new(local::Work::Store)?)),
+            EngineKind::Slurm => Ok(Box::new(slurm::Slurm::open()?)),
+            EngineKind::Nats(address) => Ok(Box::new(nats::Nats::open(address)?)),
         }
     }
 }
 
-/// Works for a run whose jobs come from an engine, until no job is left. A result that is in the store is not computed again.
+/// Works for a server until it has had no job for `idle`, or without an end.
 pub fn work_for(
     engine: &EngineKind,
-    _store: Option<&Path>,
-    _index: u32,
-    _host: &Host,
-    _build: &str,
+    store: Option<&Path>,
+    index: u32,
+    idle: Option<Duration>,
+    services: (&Host, &str),
 ) -> Result<Worked, HostError> {
+    let (host, build) = services;
     match engine {
-        EngineKind::Local => Err(HostError::Usage(
-            "the workers of the engine 'local' take their jobs from a store; give --store DIR".to_owned(),
-        )),
+        EngineKind::Nats(address) => nats::work(&nats::Worker { address, store, index, idle }, host, build),
+        other => Err(HostError::Usage(format!(
+            "workers of the engine '{other}' take their jobs from a store; give --store DIR instead of --engine"
+        ))),
     }
 }
