@@ -4,7 +4,7 @@
 
 use crate::canonical::digest;
 use crate::compute::last_words;
-use crate::engine::{Engine, EngineKind};
+use crate::engine::{Engine, EngineKind, Run};
 use crate::job::{Job, Key, Resolver};
 use crate::spec::Spec;
 use crate::store::Store;
@@ -35,20 +35,6 @@ pub struct RunPlan {
     pub workers: Option<u32>,
     /// True to try again what was set aside.
     pub retry: bool,
-}
-
-/// A run, as engines see it.
-pub struct Run<'a> {
-    /// The store.
-    pub store: &'a Store,
-    /// The run's id: 16 hexadecimal digits.
-    pub id: &'a str,
-    /// The jobs that have neither a result nor are set aside.
-    pub left: Vec<(Key, Job)>,
-    /// The number of workers.
-    pub workers: u32,
-    /// The services of this machine.
-    pub host: &'a Host,
 }
 
 /// What a run came to.

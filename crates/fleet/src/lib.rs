@@ -1,7 +1,7 @@
 //! Many jobs on many machines: what a job is, where its result is kept, and how workers share the jobs.
 //!
-//! A job is addressed by a digest of all that goes in. Its result is stored once under that address, whoever computes it and
-//! however often. So a worker, the controller or the server between them can be killed at any moment: what was lost is
+//! A job is addressed by a digest of all that goes in. Its result is stored once under that address, by whichever
+//! worker and however often. So a worker, the controller or the server between them can be killed at any moment: what was lost is
 //! computed again, and nothing is counted twice.
 //!
 //! Entry points: [`spec`] and [`job`] say what a job is, [`store`] and [`outcome`] how a result is kept. [`run()`] is the

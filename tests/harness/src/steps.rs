@@ -152,6 +152,7 @@ pub fn all() -> Vec<Step> {
         Step::suite("kept guests", LIGHT, 20, "--test kept"),
         Step::suite("killed runs", LIGHT, 30, "--test killed"),
         Step::suite("many runs, and floods", HEAVY, 20, "--test load"),
+        Step::suite("a fleet with kills", HEAVY, 20, "--test fleet"),
         Step::suite("clients", LIGHT, 30, "--test clients"),
         Step::suite("gate out of process", LIGHT, 20, "--test out_of_process"),
         Step::suite("debugger", LIGHT, 20, "--test debug"),

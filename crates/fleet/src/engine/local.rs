@@ -1,7 +1,6 @@
 //! Workers in processes of this machine. They end with the controller, and one that is killed is started again.
 
-use crate::controller::Run;
-use crate::engine::Engine;
+use crate::engine::{Engine, Run};
 use guardrail_host::folders::program;
 use guardrail_host::process::Process;
 use guardrail_host::{HostError, Status};

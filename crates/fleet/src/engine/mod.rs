@@ -4,13 +4,28 @@ pub mod local;
 pub mod nats;
 pub mod slurm;
 
-use crate::controller::Run;
+use crate::job::{Job, Key};
+use crate::store::Store;
 use crate::work::Worked;
 use guardrail_host::{Host, HostError};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// A run, as engines see it.
+pub struct Run<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// The run's id: 16 hexadecimal digits.
+    pub id: &'a str,
+    /// The jobs that have neither a result nor are set aside.
+    pub left: Vec<(Key, Job)>,
+    /// The number of workers.
+    pub workers: u32,
+    /// The services of this machine.
+    pub host: &'a Host,
+}
 
 /// Starts workers and keeps them working.
 pub trait Engine {

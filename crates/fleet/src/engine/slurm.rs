@@ -3,8 +3,7 @@
 //! Slurm is asked little: once to start the array, and whether it still has it where nothing moves for a while. How far the run
 //! is, the store says. An array is found by its name, so that a controller that was killed finds the one it started.
 
-use crate::controller::Run;
-use crate::engine::Engine;
+use crate::engine::{Engine, Run};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
 use std::io::{ErrorKind, Write};

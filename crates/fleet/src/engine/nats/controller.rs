@@ -1,11 +1,10 @@
 //! The controller's side of a server: it sends jobs, stores results, and sends again what was lost.
 
 use crate::claims::LOST;
-use crate::controller::Run;
-use crate::engine::Engine;
 use crate::engine::local::{Local, Work};
 use crate::engine::nats::link::{Link, chain, unpack};
 use crate::engine::nats::{ACK_WAIT, Failure, JOBS, MAX_AGE, RESULTS};
+use crate::engine::{Engine, Run};
 use crate::job::{Job, Key};
 use crate::outcome::{MOST_BODY, Outcome};
 use crate::store::Store;

@@ -98,7 +98,7 @@ struct Asked {
 }
 
 impl Working<'_> {
-    /// The next job; `None` where there is none for now.
+    /// The next job; `None` where the server has no job for now.
     fn next(&self, consumer: &PullConsumer) -> Result<Option<Message>, String> {
         let fetch = async {
             let mut batch = consumer
