@@ -1,11 +1,13 @@
 //! A worker that shares a store with others: it takes jobs of a run until none is left.
 
-use crate::claims::{Claimed, Claims, LOST};
+use crate::claims::{Claim, Claimed, Claims, LOST};
 use crate::compute::{Computed, Computer, last_words};
 use crate::job::{Job, Key};
+use crate::outcome::Outcome;
 use crate::store::Store;
 use guardrail_host::{Host, HostError};
 use std::path::PathBuf;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The shortest and the longest time between two looks where others compute all that is left.
@@ -59,6 +61,7 @@ pub fn work(plan: &WorkPlan, host: &Host, build: &str) -> Result<Worked, HostErr
         store,
         host,
         worked: Worked::default(),
+        writing: None,
     };
     // Workers that begin at different places seldom want the same job.
     let count = jobs.len();
@@ -77,6 +80,8 @@ pub fn work(plan: &WorkPlan, host: &Host, build: &str) -> Result<Worked, HostErr
                 still.push((key, job));
             }
         }
+        // What this worker still writes has a claim of its own name, which the next pass would take over.
+        worker.settle()?;
         if still.is_empty() {
             return Ok(worker.worked);
         }
@@ -92,15 +97,40 @@ struct Worker<'a> {
     computer: Computer<'a>,
     host: &'a Host,
     worked: Worked,
+    /// The last result on its way to the disk, which may take longer than a short job. Its claim is held until it is there.
+    writing: Option<JoinHandle<Result<(), HostError>>>,
 }
 
 impl Worker<'_> {
+    /// Waits until the last result is on the disk.
+    fn settle(&mut self) -> Result<(), HostError> {
+        match self.writing.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(written)) => written,
+            Some(Err(_)) => Err(HostError::Run("the writer of a result died".to_owned())),
+        }
+    }
+
+    /// Stores a result while the next job is computed; one at a time, so that little is lost when the worker is killed.
+    fn store(&mut self, outcome: Outcome, claim: Claim) -> Result<(), HostError> {
+        self.settle()?;
+        let store = self.store.clone();
+        let write = move || {
+            let stored = store.put(&outcome).map(drop);
+            drop(claim);
+            stored
+        };
+        let writer = std::thread::Builder::new().name("result".to_owned()).spawn(write);
+        self.writing = Some(writer.map_err(HostError::io("start", "the writer of a result"))?);
+        Ok(())
+    }
+
     /// Computes a job, unless it is over or another worker has it; true where it is over.
     fn take(&mut self, key: &Key, job: &Job) -> Result<bool, HostError> {
         if self.store.is_over(key) {
             return Ok(true);
         }
-        let _claim = match self.claims.claim(key)? {
+        let claim = match self.claims.claim(key)? {
             Claimed::Own(claim) => claim,
             Claimed::Other => return Ok(false),
             Claimed::Deadly => {
@@ -114,7 +144,7 @@ impl Worker<'_> {
         }
         match self.computer.compute(job, &mut || {}) {
             Computed::Done(outcome) => {
-                self.store.put(&outcome)?;
+                self.store(outcome, claim)?;
                 self.worked.computed += 1;
                 Ok(true)
             }
@@ -127,6 +157,13 @@ impl Worker<'_> {
         self.worked.failed += 1;
         self.host.progress.step(&format!("{}: {}", job.spec.name(), last_words(log)));
         self.store.fail(key, job, log)
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        // A worker that was interrupted keeps what it has computed.
+        let _ = self.settle();
     }
 }
 
