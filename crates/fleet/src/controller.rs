@@ -101,6 +101,12 @@ pub fn run(plan: &RunPlan, host: &Host, build: &str) -> Result<Summary, HostErro
     let started = Instant::now();
     let known: HashSet<&Key> = all.iter().filter(|key| store.result(key).is_some()).collect();
     let workers = plan.workers.unwrap_or_else(|| engine.usual_workers());
+    if workers == 0 && !matches!(plan.engine, EngineKind::Nats(_)) {
+        return Err(HostError::Usage(format!(
+            "--workers 0 leaves the engine '{}' without workers; only those of NATS are started apart",
+            plan.engine
+        )));
+    }
     let mut run = Run { store: &store, id: &id, left: Vec::new(), workers, host };
     for _ in 0..REPAIRS {
         // Each result is read again at the end: what does not match is refused, and computed anew.

@@ -37,6 +37,7 @@ fn specs() -> Result<(), Failed> {
     refused(&JOB.replace("\":1", "\":2"), &[], 2, "version 2 is newer than this program")?;
     refused("", &[], 2, "has no job")?;
     refused(JOB, &["--engine", "condor"], 2, "there are local, slurm and nats://HOST:PORT")?;
+    refused(JOB, &["--workers", "0"], 2, "--workers 0 leaves the engine 'local' without workers")?;
     refused(JOB, &["--engine", "nats://a:b"], 2, "is no address of a NATS server")
 }
 

@@ -208,12 +208,18 @@ impl Nats {
         if !idle {
             return Ok(());
         }
+        // The server has these and gives them to nobody: each went to as many workers as it may, or a server that was killed
+        // forgot that it has to go out. That counts as one failure, and they are sent anew.
+        let mut anew = Vec::new();
         for key in there {
             let Some(job) = self.jobs.get(&key) else { continue };
             self.forget(&key);
-            run.store.set_aside(&key, job, &format!("{LOST} workers got it, and none returned a result"))?;
+            let log = format!("{LOST} workers got it and returned nothing, or the server lost it");
+            if !run.store.fail(&key, job, &log)? {
+                anew.push((key, job.clone()));
+            }
         }
-        Ok(())
+        self.send(run.host, &anew).map(drop)
     }
 }
 

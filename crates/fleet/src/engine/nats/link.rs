@@ -10,12 +10,13 @@ use std::error::Error;
 use std::io::Read;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// How long the server may be away.
-const OUTAGE: Duration = Duration::from_secs(600);
+pub const OUTAGE: Duration = Duration::from_secs(600);
 /// The longest time of one call.
-const CALL: Duration = Duration::from_secs(10);
+pub const CALL: Duration = Duration::from_secs(10);
 /// The wait before a call is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 /// The longest wait between two attempts to reconnect.
@@ -77,6 +78,14 @@ impl Link {
     /// Runs a future to its end.
     pub fn block<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    /// Lets a future run beside others, whenever the connection is driven.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.spawn(future)
     }
 
     /// Runs a future for at most so long; `None` where it does not end.

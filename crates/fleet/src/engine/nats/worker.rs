@@ -1,7 +1,7 @@
 //! A worker that gets its jobs from a server.
 
 use crate::compute::{Computed, Computer, last_words};
-use crate::engine::nats::link::{Link, chain, pack};
+use crate::engine::nats::link::{CALL, Link, OUTAGE, chain, pack};
 use crate::engine::nats::{Failure, JOBS, PROGRESS, RESULTS};
 use crate::job::{Job, Key};
 use crate::outcome::Outcome;
@@ -9,11 +9,12 @@ use crate::store::{MOST_LOG, Store};
 use crate::work::Worked;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::{AckKind, Message};
+use async_nats::jetstream::{AckKind, Context, Message};
 use futures_util::StreamExt;
 use guardrail_host::{Host, HostError};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// How long the server keeps a request for a job.
@@ -43,15 +44,19 @@ pub fn work(how: &Worker<'_>, host: &Host, build: &str) -> Result<Worked, HostEr
     let mut consumer = consumer(&link)?;
     host.signals.run_begins();
     let computer = Computer::new(host, build, &name);
-    let mut worker = Working { link, store, computer, host, build, name, worked: Worked::default() };
+    let mut worker =
+        Working { link, store, computer, host, build, name, worked: Worked::default(), sending: None };
     let mut since = Instant::now();
     while !host.signals.interrupted() {
         match worker.next(&consumer) {
             Ok(Some(message)) => {
-                worker.job(&message)?;
+                worker.job(message)?;
                 since = Instant::now();
             }
-            Ok(None) if how.idle.is_some_and(|idle| since.elapsed() > idle) => return Ok(worker.worked),
+            Ok(None) if how.idle.is_some_and(|idle| since.elapsed() > idle) => {
+                worker.settle()?;
+                return Ok(worker.worked);
+            }
             Ok(None) => {}
             Err(_) => {
                 // The server went away, or came back without its streams.
@@ -59,6 +64,8 @@ pub fn work(how: &Worker<'_>, host: &Host, build: &str) -> Result<Worked, HostEr
             }
         }
     }
+    // What was computed is sent, unless the server is away.
+    worker.settle_soon();
     Err(HostError::Interrupted)
 }
 
@@ -69,7 +76,7 @@ fn consumer(link: &Link) -> Result<PullConsumer, HostError> {
 
 /// The consumer, as soon as the server is back.
 fn again(link: &Link, host: &Host) -> Result<PullConsumer, HostError> {
-    let end = Instant::now() + Duration::from_secs(600);
+    let end = Instant::now() + OUTAGE;
     loop {
         match consumer(link) {
             Ok(consumer) => return Ok(consumer),
@@ -88,6 +95,8 @@ struct Working<'a> {
     build: &'a str,
     name: String,
     worked: Worked,
+    /// The last result on its way, while the next job is fetched and computed.
+    sending: Option<JoinHandle<Result<(), String>>>,
 }
 
 /// What a message says.
@@ -122,17 +131,17 @@ impl Working<'_> {
     }
 
     /// Computes the job of a message, and sends what comes of it.
-    fn job(&mut self, message: &Message) -> Result<(), HostError> {
-        let asked = match asked(message) {
+    fn job(&mut self, message: Message) -> Result<(), HostError> {
+        let asked = match asked(&message) {
             Ok(asked) => asked,
             Err(why) => {
                 self.host.progress.step(&format!("a message is no job: {why}"));
-                return self.answer(message, AckKind::Term);
+                return self.answer(&message, AckKind::Term);
             }
         };
         if asked.job.build != self.build {
             // Another worker may have the right build; this one is of no use to the run.
-            self.answer(message, AckKind::Nak(Some(AGAIN)))?;
+            self.answer(&message, AckKind::Nak(Some(AGAIN)))?;
             return Err(HostError::Usage(format!(
                 "the server has jobs for guardrail {}, and this is {}; use the same build on all machines",
                 asked.job.build, self.build
@@ -153,13 +162,13 @@ impl Working<'_> {
             }
         };
         match computed {
-            Computed::Interrupted => self.answer(message, AckKind::Nak(None)),
-            Computed::Failed(log) => self.failed(message, &asked, log),
+            Computed::Interrupted => self.answer(&message, AckKind::Nak(None)),
+            Computed::Failed(log) => self.failed(&message, &asked, log),
             Computed::Done(outcome) => self.done(message, &asked, &outcome),
         }
     }
 
-    fn done(&mut self, message: &Message, asked: &Asked, outcome: &Outcome) -> Result<(), HostError> {
+    fn done(&mut self, message: Message, asked: &Asked, outcome: &Outcome) -> Result<(), HostError> {
         if let Some(store) = &self.store {
             store.put(outcome)?;
         }
@@ -171,11 +180,33 @@ impl Working<'_> {
                 "the result has {} bytes, and the NATS server takes {most}; raise its max_payload",
                 packed.len()
             );
-            return self.failed(message, asked, log);
+            return self.failed(&message, asked, log);
         }
-        self.send(&format!("{}.{}.done", RESULTS.1, asked.queue), packed)?;
+        // One at a time, so that little is lost when the worker is killed.
+        self.settle()?;
+        let subject = format!("{}.{}.done", RESULTS.1, asked.queue);
+        let context = self.link.context().clone();
+        self.sending = Some(self.link.spawn(deliver(context, message, subject, packed)));
         self.worked.computed += 1;
-        self.answer(message, AckKind::Ack)
+        Ok(())
+    }
+
+    /// Waits until the server has the last result.
+    fn settle(&mut self) -> Result<(), HostError> {
+        match self.sending.take().map(|sending| self.link.block(sending)) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(why))) => {
+                Err(HostError::Run(format!("cannot send results to the NATS server: {why}")))
+            }
+            Some(Err(_)) => Err(HostError::Run("the sender of a result died".to_owned())),
+        }
+    }
+
+    /// The same for a worker that is to end.
+    fn settle_soon(&mut self) {
+        if let Some(sending) = self.sending.take() {
+            let _ = self.link.within(REQUEST, sending);
+        }
     }
 
     fn failed(&mut self, message: &Message, asked: &Asked, log: String) -> Result<(), HostError> {
@@ -203,17 +234,32 @@ impl Working<'_> {
 
     /// Answers a message. Where the answer is lost, the job goes out again, and the store keeps its first result.
     fn answer(&self, message: &Message, kind: AckKind) -> Result<(), HostError> {
-        let answer = async {
-            match kind {
-                AckKind::Ack => message.double_ack().await,
-                kind => message.ack_with(kind).await,
-            }
-        };
-        if !matches!(self.link.within(REQUEST, answer), Some(Ok(()))) {
+        if !matches!(self.link.within(REQUEST, message.ack_with(kind)), Some(Ok(()))) {
             self.host.progress.step("the NATS server did not take an answer");
         }
         Ok(())
     }
+}
+
+/// Sends a result until the server has it, and acknowledges the job afterwards.
+async fn deliver(context: Context, message: Message, subject: String, packed: Vec<u8>) -> Result<(), String> {
+    let publish = PublishMessage::build().payload(packed.into());
+    let end = Instant::now() + OUTAGE;
+    loop {
+        let sent = async {
+            let sent = context.send_publish(subject.clone(), publish.clone()).await;
+            sent.map_err(|error| chain(&error))?.await.map(drop).map_err(|error| chain(&error))
+        };
+        match timeout(CALL, sent).await {
+            Ok(Ok(())) => break,
+            Ok(Err(why)) if Instant::now() > end => return Err(why),
+            Err(_) if Instant::now() > end => return Err("it does not answer".to_owned()),
+            Ok(Err(_)) | Err(_) => tokio::time::sleep(GLANCE).await,
+        }
+    }
+    // Where the answer is lost, the job goes out again, and the store keeps its first result.
+    let _ = timeout(REQUEST, message.double_ack()).await;
+    Ok(())
 }
 
 /// The job of a message, with its key and its queue from the subject.
