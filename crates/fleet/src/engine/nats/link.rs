@@ -4,10 +4,13 @@ use crate::engine::nats::{ACK_WAIT, JOBS, MAX_AGE, RESULTS, WORKERS};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use guardrail_host::{Host, HostError};
 use std::error::Error;
 use std::io::Read;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -17,8 +20,10 @@ use tokio::time::{sleep, timeout};
 pub const OUTAGE: Duration = Duration::from_secs(600);
 /// The longest time of one call.
 pub const CALL: Duration = Duration::from_secs(10);
+/// The time between two looks at the connection while an answer is waited for.
+const GLANCE: Duration = Duration::from_millis(50);
 /// The wait before a call is tried again.
-const AGAIN: Duration = Duration::from_millis(300);
+const AGAIN: Duration = Duration::from_millis(100);
 /// The longest wait between two attempts to reconnect.
 const RECONNECT: Duration = Duration::from_secs(2);
 /// The environment's name for a user and a password, `USER:PASSWORD`, which a command line would show to others.
@@ -30,6 +35,26 @@ pub struct Link {
     client: Client,
     context: Context,
     address: String,
+    connected: Connected,
+}
+
+/// How often the connection was made. What waits for an answer of a server that was killed waits in vain.
+#[derive(Clone, Default)]
+pub struct Connected(Arc<AtomicU64>);
+
+impl Connected {
+    /// Runs a future for at most so long, and not longer than the connection lasts; `None` where it did not end.
+    pub async fn attempt<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let (before, end) = (self.0.load(SeqCst), Instant::now() + limit);
+        let mut future = pin!(future);
+        loop {
+            match timeout(GLANCE, &mut future).await {
+                Ok(done) => return Some(done),
+                Err(_) if self.0.load(SeqCst) != before || Instant::now() > end => return None,
+                Err(_) => {}
+            }
+        }
+    }
 }
 
 impl Link {
@@ -39,7 +64,15 @@ impl Link {
             .enable_all()
             .build()
             .map_err(HostError::io("start", "a runtime"))?;
+        let connected = Connected::default();
+        let count = Arc::clone(&connected.0);
         let mut options = ConnectOptions::new()
+            .event_callback(move |event| {
+                if matches!(event, Event::Connected) {
+                    count.fetch_add(1, SeqCst);
+                }
+                async {}
+            })
             .name(name)
             .connection_timeout(CALL)
             .request_timeout(Some(CALL))
@@ -62,12 +95,17 @@ impl Link {
         })?;
         // It starts a task of its own.
         let context = runtime.block_on(async { jetstream::new(client.clone()) });
-        Ok(Link { runtime, client, context, address: address.to_owned() })
+        Ok(Link { runtime, client, context, address: address.to_owned(), connected })
     }
 
     /// The streams.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// How often the connection was made.
+    pub fn connected(&self) -> &Connected {
+        &self.connected
     }
 
     /// The most bytes of a message.
@@ -109,10 +147,10 @@ impl Link {
         let end = Instant::now() + OUTAGE;
         self.block(async {
             loop {
-                let why = match timeout(CALL, call()).await {
-                    Ok(Ok(done)) => return Ok(done),
-                    Ok(Err(why)) => why,
-                    Err(_) => "it does not answer".to_owned(),
+                let why = match self.connected.attempt(CALL, call()).await {
+                    Some(Ok(done)) => return Ok(done),
+                    Some(Err(why)) => why,
+                    None => "it does not answer".to_owned(),
                 };
                 if host.signals.interrupted() {
                     return Err(HostError::Interrupted);

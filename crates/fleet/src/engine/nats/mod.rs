@@ -26,9 +26,9 @@ const RESULTS: (&str, &str) = ("GUARDRAIL_RESULTS", "guardrail.results");
 /// The consumer that all workers share.
 const WORKERS: &str = "workers";
 /// The time after which a job goes to another worker, unless the first says that it still works.
-const ACK_WAIT: Duration = Duration::from_secs(10);
+const ACK_WAIT: Duration = Duration::from_secs(5);
 /// The time between two such words.
-const PROGRESS: Duration = Duration::from_secs(3);
+const PROGRESS: Duration = Duration::from_millis(1500);
 /// How long the server keeps what nobody fetches.
 const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 

@@ -1,7 +1,7 @@
 //! A worker that gets its jobs from a server.
 
 use crate::compute::{Computed, Computer, last_words};
-use crate::engine::nats::link::{CALL, Link, OUTAGE, chain, pack};
+use crate::engine::nats::link::{CALL, Connected, Link, OUTAGE, chain, pack};
 use crate::engine::nats::{Failure, JOBS, PROGRESS, RESULTS};
 use crate::job::{Job, Key};
 use crate::outcome::Outcome;
@@ -82,7 +82,7 @@ fn again(link: &Link, host: &Host) -> Result<PullConsumer, HostError> {
             Ok(consumer) => return Ok(consumer),
             Err(_) if host.signals.interrupted() => return Err(HostError::Interrupted),
             Err(error) if Instant::now() > end => return Err(error),
-            Err(_) => std::thread::sleep(Duration::from_millis(300)),
+            Err(_) => std::thread::sleep(GLANCE),
         }
     }
 }
@@ -126,7 +126,8 @@ impl Working<'_> {
                 }
             }
         };
-        let fetched = self.link.within(REQUEST + Duration::from_secs(3), fetch);
+        let connected = self.link.connected();
+        let fetched = self.link.block(connected.attempt(REQUEST + Duration::from_secs(3), fetch));
         fetched.unwrap_or_else(|| Err("no answer".to_owned()))
     }
 
@@ -185,8 +186,8 @@ impl Working<'_> {
         // One at a time, so that little is lost when the worker is killed.
         self.settle()?;
         let subject = format!("{}.{}.done", RESULTS.1, asked.queue);
-        let context = self.link.context().clone();
-        self.sending = Some(self.link.spawn(deliver(context, message, subject, packed)));
+        let (context, connected) = (self.link.context().clone(), self.link.connected().clone());
+        self.sending = Some(self.link.spawn(deliver(context, connected, message, (subject, packed))));
         self.worked.computed += 1;
         Ok(())
     }
@@ -242,7 +243,12 @@ impl Working<'_> {
 }
 
 /// Sends a result until the server has it, and acknowledges the job afterwards.
-async fn deliver(context: Context, message: Message, subject: String, packed: Vec<u8>) -> Result<(), String> {
+async fn deliver(
+    context: Context,
+    connected: Connected,
+    message: Message,
+    (subject, packed): (String, Vec<u8>),
+) -> Result<(), String> {
     let publish = PublishMessage::build().payload(packed.into());
     let end = Instant::now() + OUTAGE;
     loop {
@@ -250,15 +256,15 @@ async fn deliver(context: Context, message: Message, subject: String, packed: Ve
             let sent = context.send_publish(subject.clone(), publish.clone()).await;
             sent.map_err(|error| chain(&error))?.await.map(drop).map_err(|error| chain(&error))
         };
-        match timeout(CALL, sent).await {
-            Ok(Ok(())) => break,
-            Ok(Err(why)) if Instant::now() > end => return Err(why),
-            Err(_) if Instant::now() > end => return Err("it does not answer".to_owned()),
-            Ok(Err(_)) | Err(_) => tokio::time::sleep(GLANCE).await,
+        match connected.attempt(CALL, sent).await {
+            Some(Ok(())) => break,
+            Some(Err(why)) if Instant::now() > end => return Err(why),
+            None if Instant::now() > end => return Err("it does not answer".to_owned()),
+            Some(Err(_)) | None => tokio::time::sleep(GLANCE).await,
         }
     }
     // Where the answer is lost, the job goes out again, and the store keeps its first result.
-    let _ = timeout(REQUEST, message.double_ack()).await;
+    let _ = connected.attempt(REQUEST, message.double_ack()).await;
     Ok(())
 }
 
