@@ -20,11 +20,13 @@ const SAMPLE: Size = Size { jobs: 150, milliseconds: 100, every: Duration::from_
 /// What `--ignored` runs: about two minutes for each engine.
 const FULL: Size = Size { jobs: 2000, milliseconds: 200, every: Duration::from_secs(20) };
 
+/// Runs and kills an engine.
+type Test = fn(Size) -> Result<(), Failed>;
+
 fn main() {
     let mut trials = Vec::new();
     for (size, full) in [(SAMPLE, false), (FULL, true)] {
-        let engines: [(&str, fn(Size) -> Result<(), Failed>); 3] =
-            [("local", local), ("NATS", nats), ("Slurm", slurm)];
+        let engines = [("local", local as Test), ("NATS", nats), ("Slurm", slurm)];
         for (engine, test) in engines {
             let name = format!("{} jobs have one result each, with kills ({engine})", size.jobs);
             trials.push(Trial::test(name, move || test(size)).with_ignored_flag(full));
