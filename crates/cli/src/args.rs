@@ -5,6 +5,7 @@ mod cache;
 mod check;
 mod choice;
 mod config;
+pub mod fleet;
 mod guard;
 mod known;
 mod opened;
@@ -89,6 +90,11 @@ pub enum Command {
     View(ViewArgs),
     /// Run many drivers with many kernels, and print one table
     Survey(SurveyArgs),
+    /// Compute one job, or return its result where it is stored
+    Job(fleet::JobArgs),
+    /// Run many jobs on many workers: processes, Slurm, or machines beside a NATS server
+    #[command(subcommand)]
+    Fleet(fleet::FleetCommand),
     /// Give drivers checks of their own, so that they write only where they may, and load them in place of the stock ones
     Guard(GuardArgs),
     /// Derive what kernel functions do with a driver's memory, from the kernel's code

@@ -27,10 +27,11 @@ const MOST: u64 = 1 << 20;
 const OWN: [&str; 3] = ["kinds", "suppress", "profile"];
 /// Options that start programs or write files. A file that merely lies in a folder, perhaps with somebody's driver, cannot set
 /// them; one that the user names can.
-const ASKED_FOR: [&str; 13] = [
+const ASKED_FOR: [&str; 15] = [
     "certificate",
     "client",
     "draw",
+    "engine",
     "exec",
     "on-finding",
     "out",
@@ -39,6 +40,7 @@ const ASKED_FOR: [&str; 13] = [
     "qemu-arg",
     "record",
     "static",
+    "store",
     "vm-record",
     "write-baseline",
 ];

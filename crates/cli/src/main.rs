@@ -16,6 +16,7 @@ mod debug;
 mod diff;
 mod doctor;
 mod errors;
+mod fleet;
 mod guard;
 mod headers;
 mod inject;
@@ -83,6 +84,8 @@ fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
         Command::Profile(args) => profile::run(&args),
         Command::View(args) => view::run(&args),
         Command::Survey(args) => survey::run(&args),
+        Command::Job(args) => fleet::job(&args),
+        Command::Fleet(command) => fleet::run(&command),
         Command::Guard(args) => guard::run(&args),
         Command::Learn(args) => learn::run(&args),
         Command::Transact(command) => transact::run(&command),

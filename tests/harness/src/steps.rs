@@ -163,7 +163,7 @@ pub fn all() -> Vec<Step> {
         Step::suite("attempts to escape", LIGHT, 30, "--test hostile"),
         Step::suite("wrong arguments", LIGHT, 30, "--test wrong_arguments"),
         Step::suite("kept guests", LIGHT, 20, "--test kept"),
-        Step::suite("killed runs", LIGHT, 30, "--test killed"),
+        Step::suite("killed runs and fleets", LIGHT, 40, "--test killed --test fleet"),
         Step::suite("many runs, and floods", HEAVY, 20, "--test load"),
         Step::suite("clients", LIGHT, 30, "--test clients"),
         Step::suite("gate out of process", LIGHT, 20, "--test out_of_process"),

@@ -29,7 +29,7 @@ const ROWS: [(&str, &[&str]); 8] = [
         ],
     ),
     ("on the host", &["host", "synthetic"]),
-    ("on the host", &["check", "guard", "campaign", "profile", "transact", "verify"]),
+    ("on the host", &["check", "guard", "campaign", "profile", "fleet", "transact", "verify"]),
     ("on the host", &["cli"]),
 ];
 

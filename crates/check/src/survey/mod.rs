@@ -30,6 +30,7 @@ use guardrail_report::survey::{CELL_SCHEMA, Cell, Position, Settings, State, Sum
 use guardrail_vm::packages::Packages;
 use guardrail_vm::settings;
 use matrix::Planned;
+pub use matrix::refuse_workload;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -112,6 +113,26 @@ pub fn survey(plan: &SurveyPlan, host: &Host) -> Result<Summary, HostError> {
         return Err(HostError::Interrupted);
     }
     Ok(summary)
+}
+
+/// The places of a survey that can run: drivers by name with kernels by name, all where a list is empty. What cannot run is
+/// left out, and said on standard error.
+pub fn places(
+    drivers: &[String],
+    kernels: &[String],
+    every_device: bool,
+    host: &Host,
+) -> Result<Vec<Position>, HostError> {
+    let (drivers, kernels) = (matrix::drivers(drivers, every_device, false)?, matrix::kernels(kernels));
+    let planned = matrix::plan(&Packages::new(&host.cache), &drivers, &kernels, &host.progress)?;
+    let mut places = Vec::new();
+    for Planned { place, not_available, .. } in planned {
+        match not_available {
+            Some(why) => host.progress.note(&format!("{place}: not available: {why}")),
+            None => places.push(place),
+        }
+    }
+    Ok(places)
 }
 
 /// The exit status: failed runs have precedence over findings. With an earlier survey, only new ones count.

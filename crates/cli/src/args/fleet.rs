@@ -1,0 +1,143 @@
+//! Arguments of `job` and `fleet`.
+
+use crate::args::TableFormat;
+use crate::args::choice::one_of;
+use clap::{Args, Subcommand};
+use guardrail_check::Mode;
+use guardrail_fleet::{EngineKind, RunPlan};
+use std::path::PathBuf;
+
+/// Arguments of `job`.
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    /// The job's specification, as TOML or JSON
+    #[arg(value_name = "SPEC")]
+    pub spec: PathBuf,
+    /// A store of results: a result that is there is printed, a new one is kept
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// Print the job's key instead of its result
+    #[arg(long)]
+    pub key: bool,
+}
+
+/// What `fleet` does.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Run many jobs on many workers, and print one table
+    Run(FleetRunArgs),
+    /// Work for a run until no job is left
+    Work(FleetWorkArgs),
+    /// Show how far the runs of a store are
+    Status(FleetStatusArgs),
+    /// Print the jobs of a survey, one a line
+    Jobs(FleetJobsArgs),
+}
+
+/// Arguments of `fleet run`.
+#[derive(Debug, Args)]
+pub struct FleetRunArgs {
+    /// The jobs' specifications, as JSON, one a line
+    #[arg(value_name = "JOBS")]
+    pub jobs: PathBuf,
+    /// The folder of results; a run that was interrupted goes on
+    #[arg(long, value_name = "DIR")]
+    pub store: PathBuf,
+    /// What starts workers: processes of this machine, Slurm, or workers that you start beside a NATS server
+    #[arg(long, value_name = "local|slurm|nats://HOST:PORT", default_value = "local")]
+    pub engine: EngineKind,
+    /// Number of workers [default: local: one for each processor; slurm: 4; nats: 0 on this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub workers: Option<u32>,
+    /// Try again what failed before
+    #[arg(long)]
+    pub retry: bool,
+}
+
+/// Arguments of `fleet work`.
+#[derive(Debug, Args)]
+pub struct FleetWorkArgs {
+    /// The folder of results that all workers share
+    #[arg(long, value_name = "DIR", required_unless_present = "engine")]
+    pub store: Option<PathBuf>,
+    /// The server that has the jobs and takes the results, instead of a shared folder
+    #[arg(long, value_name = "nats://HOST:PORT", conflicts_with_all = ["run", "of"])]
+    pub engine: Option<EngineKind>,
+    /// With --engine: end after so long without a job, instead of waiting for more
+    #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = clap::value_parser!(u64).range(0..=86400))]
+    pub idle: Option<u64>,
+    /// The run of the store [default: the newest]
+    #[arg(long, value_name = "ID")]
+    pub run: Option<String>,
+    /// This worker's number; one that is started again has the same
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub index: u32,
+    /// How many workers there are
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub of: u32,
+}
+
+/// Arguments of `fleet status`.
+#[derive(Debug, Args)]
+pub struct FleetStatusArgs {
+    /// The folder of results
+    #[arg(long, value_name = "DIR")]
+    pub store: PathBuf,
+    /// Print the table of a survey whose jobs ran
+    #[arg(long)]
+    pub survey: bool,
+    /// With --survey: the run [default: the newest]
+    #[arg(long, value_name = "ID", requires = "survey")]
+    pub run: Option<String>,
+    /// With --survey: how the table is printed
+    #[arg(long, value_enum, default_value_t = TableFormat::Text, requires = "survey")]
+    pub format: TableFormat,
+}
+
+/// Arguments of `fleet jobs`.
+#[derive(Debug, Args)]
+pub struct FleetJobsArgs {
+    /// The drivers, separated by commas (default: all of the catalog)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub driver: Vec<String>,
+    /// The kernels, separated by commas (default: 6.1, 6.12 and 7.2)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub kernel: Vec<String>,
+    /// A job for each device that a driver binds, not only for the usual one
+    #[arg(long)]
+    pub every_device: bool,
+    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
+    #[arg(long, value_name = "NAME,...", default_value = "all")]
+    pub tool: String,
+    /// What happens at a finding; with another than permissive, device accesses are held
+    #[arg(long, value_parser = one_of::<Mode>(), default_value = "permissive")]
+    pub mode: Mode,
+    /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
+    #[arg(long, value_name = "NAME|SCRIPT")]
+    pub workload: Option<String>,
+    /// Number of guest CPUs, 1 to 4
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub smp: u8,
+    /// A variable of the workload, such as DOWNLOAD_MB=1; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// A job for each of so many seeds, which the workload gets as the variable SEED
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub seeds: u64,
+    /// Longest time that each guest may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+}
+
+impl FleetRunArgs {
+    /// The run that the arguments ask for.
+    pub fn plan(&self) -> RunPlan {
+        RunPlan {
+            jobs: self.jobs.clone(),
+            store: self.store.clone(),
+            engine: self.engine.clone(),
+            workers: self.workers,
+            retry: self.retry,
+        }
+    }
+}

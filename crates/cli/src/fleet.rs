@@ -1,0 +1,149 @@
+//! `guardrail job` and `guardrail fleet`.
+
+use crate::args::fleet::{
+    FleetCommand, FleetJobsArgs, FleetRunArgs, FleetStatusArgs, FleetWorkArgs, JobArgs,
+};
+use crate::args::{TableFormat, version};
+use crate::errors::{CliError, Status, print_line};
+use crate::output;
+use guardrail_check::survey;
+use guardrail_fleet::engine::work_for;
+use guardrail_fleet::spec::Check;
+use guardrail_fleet::{Computer, Resolver, RunPlan, Spec, Store, WorkPlan};
+use guardrail_fleet::{judge, run as run_jobs, status, work as work_on};
+use guardrail_host::drivers::variables;
+use guardrail_host::{Host, files};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The most bytes of a specification.
+const MOST_SPEC: u64 = 1 << 20;
+/// The name of this machine's worker in results of `job`.
+const ALONE: &str = "job";
+
+/// Computes one job, and prints its result.
+pub fn job(args: &JobArgs) -> Result<Status, CliError> {
+    let text = files::text(&args.spec, MOST_SPEC, "a job, as TOML or JSON")?;
+    let spec = Spec::read(&args.spec.display().to_string(), &text)?;
+    let store = args.store.as_deref().filter(|_| !args.key).map(Store::create).transpose()?;
+    let host = Host::open()?;
+    let job = Resolver::new(&host, version()).job(spec)?;
+    if args.key {
+        output::text(&format!("{}\n", job.key()))?;
+        return Ok(Status::Clean);
+    }
+    host.signals.run_begins();
+    let mut computer = Computer::new(&host, version(), ALONE);
+    let outcome = guardrail_fleet::compute::result(&job, &mut computer, store.as_ref());
+    let outcome = outcome.map_err(|error| host.signals.explain(error))?;
+    host.progress.finish();
+    output::text(&String::from_utf8_lossy(&outcome.body))?;
+    Ok(status_of(outcome.status))
+}
+
+/// The exit status by its number.
+fn status_of(number: u8) -> Status {
+    let all = [Status::Findings, Status::Contained, Status::Undecided, Status::NotExercised];
+    all.into_iter().find(|status| *status as u8 == number).unwrap_or(Status::Clean)
+}
+
+/// Runs, works, or shows how far runs are.
+pub fn run(command: &FleetCommand) -> Result<Status, CliError> {
+    match command {
+        FleetCommand::Run(args) => controller(args),
+        FleetCommand::Work(args) => worker(args),
+        FleetCommand::Status(args) => show(args),
+        FleetCommand::Jobs(args) => jobs(args),
+    }
+}
+
+fn controller(args: &FleetRunArgs) -> Result<Status, CliError> {
+    let plan: RunPlan = args.plan();
+    let summary = run_jobs(&plan, &Host::open()?, version())?;
+    output::text(&output::table(&summary.rows()))?;
+    judge(&summary)
+}
+
+fn worker(args: &FleetWorkArgs) -> Result<Status, CliError> {
+    let host = Host::open()?;
+    match &args.engine {
+        Some(engine) => {
+            let idle = args.idle.map(Duration::from_secs);
+            work_for(engine, args.store.as_deref(), args.index, idle, (&host, version()))?
+        }
+        None => {
+            let plan = WorkPlan {
+                store: args.store.clone().unwrap_or_default(),
+                run: args.run.clone(),
+                index: args.index,
+                of: args.of,
+            };
+            work_on(&plan, &host, version())?
+        }
+    };
+    Ok(Status::Clean)
+}
+
+fn show(args: &FleetStatusArgs) -> Result<Status, CliError> {
+    let store = Store::open(&args.store)?;
+    if args.survey {
+        let summary = guardrail_fleet::survey::summary(&store, args.run.as_deref())?;
+        let mut out = Vec::new();
+        match args.format {
+            TableFormat::Text => summary.write_text(&mut out),
+            TableFormat::Json => summary.write_json(&mut out),
+            TableFormat::Html => summary.write_html(&mut out),
+        }
+        .map_err(CliError::io("write", "the table"))?;
+        output::text(&String::from_utf8_lossy(&out))?;
+        return survey::judge(&summary);
+    }
+    let statuses = guardrail_fleet::statuses(&store)?;
+    output::text(&output::table(&status::rows(&statuses)))?;
+    let aside = statuses.iter().flat_map(|status| &status.aside);
+    let lines = aside.map(|aside| {
+        let why = guardrail_fleet::compute::last_words(&aside.log);
+        format!("set aside: {}: {why}\n", aside.name)
+    });
+    output::text(&lines.collect::<String>())?;
+    match store.refused() {
+        0 => {}
+        count => print_line("guardrail", &format!("{count} results did not match and were computed anew")),
+    }
+    Ok(Status::Clean)
+}
+
+fn jobs(args: &FleetJobsArgs) -> Result<Status, CliError> {
+    let host = Host::open()?;
+    let checkers = guardrail_check::tools(&args.tool)?;
+    let variables: BTreeMap<String, String> = variables(&args.variables)?.into_iter().collect();
+    if let Some(workload) = &args.workload {
+        survey::refuse_workload(workload)?;
+    }
+    let places = survey::places(&args.driver, &args.kernel, args.every_device, &host)?;
+    host.progress.finish();
+    let mut text = String::new();
+    for place in places {
+        let check = Check {
+            driver: place.driver,
+            kernel: place.kernel,
+            device: place.device,
+            workload: args.workload.clone(),
+            variables: variables.clone(),
+            seed: None,
+            checkers: checkers.clone(),
+            mode: args.mode.word().to_owned(),
+            smp: args.smp,
+            timeout: args.timeout,
+        };
+        let seeds: Vec<Option<u64>> =
+            if args.seeds == 0 { vec![None] } else { (1..=args.seeds).map(Some).collect() };
+        for seed in seeds {
+            let spec = Spec::Check(Check { seed, ..check.clone() });
+            text += &serde_json::to_string(&spec).map_err(|error| CliError::Run(error.to_string()))?;
+            text.push('\n');
+        }
+    }
+    output::text(&text)?;
+    Ok(Status::Clean)
+}

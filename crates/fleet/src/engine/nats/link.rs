@@ -1,0 +1,268 @@
+//! The connection to the server. It reconnects by itself, and calls are tried again until the server has been away too long.
+
+use crate::engine::nats::{ACK_WAIT, JOBS, MAX_AGE, RESULTS, WORKERS};
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
+use guardrail_host::{Host, HostError};
+use std::error::Error;
+use std::io::Read;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// How long the server may be away.
+pub const OUTAGE: Duration = Duration::from_secs(600);
+/// The longest time of one call.
+pub const CALL: Duration = Duration::from_secs(10);
+/// The time between two looks at the connection while an answer is waited for.
+const GLANCE: Duration = Duration::from_millis(50);
+/// The wait before a call is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The longest wait between two attempts to reconnect.
+const RECONNECT: Duration = Duration::from_secs(2);
+/// The environment's name for a user and a password, `USER:PASSWORD`, which a command line would show to others.
+const CREDENTIALS: &str = "GUARDRAIL_NATS_CREDENTIALS";
+
+/// A connection, and the thread's runtime that drives it: it lives only inside of [`Link::block`] and [`Link::pump`].
+pub struct Link {
+    runtime: Runtime,
+    client: Client,
+    context: Context,
+    address: String,
+    connected: Connected,
+}
+
+/// How often the connection was made. What waits for an answer of a server that was killed waits in vain.
+#[derive(Clone, Default)]
+pub struct Connected(Arc<AtomicU64>);
+
+impl Connected {
+    /// Runs a future for at most so long, and not longer than the connection lasts; `None` where it did not end.
+    pub async fn attempt<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let (before, end) = (self.0.load(SeqCst), Instant::now() + limit);
+        let mut future = pin!(future);
+        loop {
+            match timeout(GLANCE, &mut future).await {
+                Ok(done) => return Some(done),
+                Err(_) if self.0.load(SeqCst) != before || Instant::now() > end => return None,
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl Link {
+    /// Connects. A server that is away now is an error; one that goes away later is waited for.
+    pub fn open(address: &str, name: &str) -> Result<Link, HostError> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(HostError::io("start", "a runtime"))?;
+        let connected = Connected::default();
+        let count = Arc::clone(&connected.0);
+        let mut options = ConnectOptions::new()
+            .event_callback(move |event| {
+                if matches!(event, Event::Connected) {
+                    count.fetch_add(1, SeqCst);
+                }
+                async {}
+            })
+            .name(name)
+            .connection_timeout(CALL)
+            .request_timeout(Some(CALL))
+            .reconnect_delay_callback(|attempt| {
+                Duration::from_millis(100).saturating_mul(attempt as u32).min(RECONNECT)
+            });
+        if let Ok(credentials) = std::env::var(CREDENTIALS) {
+            let (user, password) = credentials
+                .split_once(':')
+                .ok_or_else(|| HostError::Usage(format!("{CREDENTIALS} has to be USER:PASSWORD")))?;
+            options = options.user_and_password(user.to_owned(), password.to_owned());
+        }
+        let client = runtime.block_on(options.connect(address)).map_err(|error| {
+            HostError::Run(match error.kind() {
+                ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => format!(
+                    "the NATS server at {address} refuses this user; set {CREDENTIALS} to USER:PASSWORD"
+                ),
+                _ => format!("no NATS server answers at {address}: {}", chain(&error)),
+            })
+        })?;
+        // It starts a task of its own.
+        let context = runtime.block_on(async { jetstream::new(client.clone()) });
+        Ok(Link { runtime, client, context, address: address.to_owned(), connected })
+    }
+
+    /// The streams.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// How often the connection was made.
+    pub fn connected(&self) -> &Connected {
+        &self.connected
+    }
+
+    /// The most bytes of a message.
+    pub fn max_payload(&self) -> usize {
+        self.client.server_info().max_payload
+    }
+
+    /// Runs a future to its end.
+    pub fn block<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// Lets a future run beside others, whenever the connection is driven.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.spawn(future)
+    }
+
+    /// Runs a future for at most so long; `None` where it does not end.
+    pub fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        // The clock of the limit belongs to the runtime.
+        self.runtime.block_on(async { timeout(limit, future).await.ok() })
+    }
+
+    /// Lets the connection answer the server; needed several times a minute while nothing else is done with it.
+    pub fn pump(&self) {
+        self.runtime.block_on(async { sleep(Duration::from_millis(1)).await });
+    }
+
+    /// Tries a call until it succeeds, for as long as the server may be away.
+    pub fn persist<T>(
+        &self,
+        host: &Host,
+        doing: &str,
+        mut call: impl AsyncFnMut() -> Result<T, String>,
+    ) -> Result<T, HostError> {
+        let end = Instant::now() + OUTAGE;
+        self.block(async {
+            loop {
+                let why = match self.connected.attempt(CALL, call()).await {
+                    Some(Ok(done)) => return Ok(done),
+                    Some(Err(why)) => why,
+                    None => "it does not answer".to_owned(),
+                };
+                if host.signals.interrupted() {
+                    return Err(HostError::Interrupted);
+                }
+                if Instant::now() > end {
+                    return Err(HostError::Run(format!("cannot {doing} at {}: {why}", self.address)));
+                }
+                sleep(AGAIN).await;
+            }
+        })
+    }
+
+    /// The streams of jobs and of results, made where the server has none.
+    pub fn streams(&self) -> Result<(Stream, Stream), HostError> {
+        let config = |(name, subjects): (&str, &str)| stream::Config {
+            name: name.to_owned(),
+            subjects: vec![format!("{subjects}.>")],
+            retention: RetentionPolicy::WorkQueue,
+            storage: StorageType::File,
+            discard: DiscardPolicy::New,
+            max_age: MAX_AGE,
+            num_replicas: 1,
+            ..stream::Config::default()
+        };
+        // A second copy of a job that is still there is refused by the server.
+        let jobs =
+            stream::Config { max_messages_per_subject: 1, discard_new_per_subject: true, ..config(JOBS) };
+        let make = async |config: stream::Config| {
+            let made = timeout(CALL, self.context.get_or_create_stream(config)).await;
+            made.map_err(|_| "it does not answer".to_owned())?.map_err(|error| chain(&error))
+        };
+        let both = self.block(async { Ok((make(jobs).await?, make(config(RESULTS)).await?)) });
+        both.map_err(|why: String| {
+            HostError::Run(format!(
+                "the NATS server at {} gives no streams, which need nats-server -js: {why}",
+                self.address
+            ))
+        })
+    }
+
+    /// The consumer that all workers share.
+    pub fn workers(&self, jobs: &Stream) -> Result<PullConsumer, HostError> {
+        let config = pull::Config {
+            durable_name: Some(WORKERS.to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: ACK_WAIT,
+            max_deliver: i64::from(crate::claims::LOST),
+            max_ack_pending: -1,
+            max_waiting: 100_000,
+            ..pull::Config::default()
+        };
+        self.consumer(jobs, WORKERS, config)
+    }
+
+    /// A consumer, made where the server has none.
+    pub fn consumer(&self, of: &Stream, name: &str, config: pull::Config) -> Result<PullConsumer, HostError> {
+        let made = self.within(CALL, of.get_or_create_consumer(name, config));
+        made.ok_or_else(|| "it does not answer".to_owned())
+            .and_then(|made| made.map_err(|error| chain(&error)))
+            .map_err(|why| {
+                HostError::Run(format!("the NATS server at {} gives no consumer: {why}", self.address))
+            })
+    }
+}
+
+/// An error with its causes, on one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text.replace('\n', " ")
+}
+
+/// Compresses a result for the way.
+pub fn pack(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    zstd::bulk::compress(bytes, 3).map_err(|error| error.to_string())
+}
+
+/// Unpacks a result of at most `limit` bytes.
+pub fn unpack(bytes: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+    let mut unpacked = Vec::new();
+    let decoder = zstd::Decoder::new(bytes).map_err(|error| error.to_string())?;
+    decoder.take(limit as u64 + 1).read_to_end(&mut unpacked).map_err(|error| error.to_string())?;
+    match unpacked.len() > limit {
+        true => Err(format!("it has more than {limit} bytes")),
+        false => Ok(unpacked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unpacked_is_bounded() {
+        let packed = pack(&vec![0; 1 << 20]).unwrap();
+        assert_eq!(unpack(&packed, 1 << 20).unwrap().len(), 1 << 20);
+        assert!(unpack(&packed, (1 << 20) - 1).is_err());
+        assert!(unpack(b"no zstd", 100).is_err());
+        assert!(unpack(&packed[..packed.len() / 2], 1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_one_sentence() {
+        let error = Link::open("nats://127.0.0.1:1", "test").err().unwrap().to_string();
+        assert!(error.starts_with("no NATS server answers at nats://127.0.0.1:1: "), "{error}");
+        assert!(!error.contains('\n'));
+    }
+}

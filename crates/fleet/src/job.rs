@@ -1,0 +1,293 @@
+//! A job: a specification with the digests of all that goes in, and the key that follows from both.
+
+use crate::canonical::{canonical, digest};
+use crate::spec::{Check, Spec};
+use guardrail_host::{Host, HostError, folders, zoo};
+use guardrail_vm::kernels;
+use guardrail_vm::modules::Modules;
+use guardrail_vm::packages::Packages;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Name and version of what a key is a digest of.
+const KEY_SCHEMA: &str = "guardrail-job/1";
+/// The most bytes of one input that are read.
+const MOST_BYTES: u64 = 512 << 20;
+/// The most files of a folder of sources.
+const MOST_FILES: usize = 10_000;
+
+/// The address of a job and of its result: a SHA-256, as 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Key(String);
+
+impl Key {
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Key, String> {
+        let digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        match text.len() == 64 && text.chars().all(digit) {
+            true => Ok(Key(text.to_owned())),
+            false => Err("a key has 64 hexadecimal digits".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<String> for Key {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Key, String> {
+        text.parse()
+    }
+}
+
+impl From<Key> for String {
+    fn from(key: Key) -> String {
+        key.0
+    }
+}
+
+/// A job that any machine can compute, and check that it has the same inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// What is to be computed.
+    pub spec: Spec,
+    /// Digests of the files that go in, by what they are: `driver`, `kernel`, `workload`.
+    pub inputs: BTreeMap<String, String>,
+    /// The build of Guardrail, as `guardrail version` prints it.
+    pub build: String,
+}
+
+impl Job {
+    /// The job's address.
+    pub fn key(&self) -> Key {
+        // A job has only text and whole numbers, so that its JSON has one form.
+        let value = serde_json::to_value(self).unwrap_or(Value::Null);
+        Key(digest(&[KEY_SCHEMA.as_bytes(), canonical(&value).as_bytes()]))
+    }
+}
+
+/// Finds what goes into jobs on this machine. It keeps what it has read, since jobs share kernels.
+pub struct Resolver<'a> {
+    host: &'a Host,
+    build: String,
+    kernels: BTreeMap<String, (String, Modules)>,
+}
+
+impl<'a> Resolver<'a> {
+    /// A resolver for jobs of a build of Guardrail.
+    pub fn new(host: &'a Host, build: &str) -> Resolver<'a> {
+        Resolver { host, build: build.to_owned(), kernels: BTreeMap::new() }
+    }
+
+    /// The job of a specification, with what this machine has. A kernel is fetched where the cache has none.
+    pub fn job(&mut self, spec: Spec) -> Result<Job, HostError> {
+        let (spec, inputs) = match spec {
+            Spec::Check(check) => {
+                let check = located(check)?;
+                let inputs = self.inputs(&check)?;
+                (Spec::Check(check), inputs)
+            }
+            rehearsal @ Spec::Rehearsal(_) => (rehearsal, BTreeMap::new()),
+        };
+        Ok(Job { spec, inputs, build: self.build.clone() })
+    }
+
+    /// Refuses a job that this machine cannot compute as it was meant: another build, or other files.
+    pub fn refuse_other(&mut self, job: &Job) -> Result<(), HostError> {
+        if job.build != self.build {
+            return Err(HostError::Usage(format!(
+                "the job is for guardrail {}, and this is {}; use the same build on all machines",
+                job.build, self.build
+            )));
+        }
+        let own = self.job(job.spec.clone())?;
+        let differs = |(name, digest): (&String, &String)| own.inputs.get(name) != Some(digest);
+        match job.inputs.iter().find(|input| differs(*input)) {
+            Some((name, _)) => Err(HostError::Usage(format!(
+                "the {name} of {} is another one on this machine; copy it from the machine that made the job",
+                job.spec.name()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn inputs(&mut self, check: &Check) -> Result<BTreeMap<String, String>, HostError> {
+        let mut inputs = BTreeMap::new();
+        let (image, modules) = self.kernel(&check.kernel)?;
+        inputs.insert("kernel".to_owned(), image.clone());
+        let driver = match zoo::named(&check.driver) {
+            Some(name) => match zoo::sources(name) {
+                Some(sources) => format!("{sources:016x}"),
+                None => return Err(HostError::Usage(format!("the zoo has no driver '{name}'"))),
+            },
+            None if check.driver.contains('/') => of_path(Path::new(&check.driver))?,
+            None => {
+                let plan = modules.plan(&check.driver)?;
+                let files = plan.before.iter().chain([&plan.driver]);
+                let digests: Vec<String> = files.map(|module| digest(&[&module.bytes])).collect();
+                digest(&digests.iter().map(String::as_bytes).collect::<Vec<_>>())
+            }
+        };
+        inputs.insert("driver".to_owned(), driver);
+        if let Some(path) = check.workload.as_deref().filter(|name| name.contains('/')) {
+            inputs.insert("workload".to_owned(), of_path(Path::new(path))?);
+        }
+        Ok(inputs)
+    }
+
+    /// The digest of a kernel's image, and its modules.
+    fn kernel(&mut self, name: &str) -> Result<&(String, Modules), HostError> {
+        if !self.kernels.contains_key(name) {
+            self.host.progress.step(&format!("kernel {name}"));
+            let found = kernels::find(&Packages::new(&self.host.cache), name)?;
+            let image = digest(&[&bytes(&found.vmlinuz)?]);
+            let modules = Modules::of(&found, &folders::parser()?)?;
+            self.kernels.insert(name.to_owned(), (image, modules));
+        }
+        self.kernels.get(name).ok_or_else(|| HostError::Run(format!("kernel {name} is not there")))
+    }
+}
+
+/// A check with absolute paths: another process has another current folder.
+fn located(check: Check) -> Result<Check, HostError> {
+    let absolute = |name: &String| -> Result<String, HostError> {
+        let is_path = name.contains('/') && zoo::named(name).is_none();
+        let plain = || name.contains('.') && Path::new(name).exists();
+        match is_path || plain() {
+            true => Ok(folders::absolute(Path::new(name))?.display().to_string()),
+            false => Ok(name.clone()),
+        }
+    };
+    Ok(Check {
+        driver: absolute(&check.driver)?,
+        kernel: absolute(&check.kernel)?,
+        workload: check.workload.as_ref().map(absolute).transpose()?,
+        ..check
+    })
+}
+
+/// The digest of a file, or of all files below a folder with their names.
+fn of_path(path: &Path) -> Result<String, HostError> {
+    if !path.is_dir() {
+        return Ok(digest(&[&bytes(path)?]));
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![path.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let failed = HostError::io("list", folder.display());
+        let entries: std::io::Result<Vec<_>> = fs::read_dir(&folder).and_then(Iterator::collect);
+        for entry in entries.map_err(failed)? {
+            // Links are not followed, so that the walk ends.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(kind) if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+        if files.len() + folders.len() > MOST_FILES {
+            return Err(HostError::Usage(format!("{} has more than {MOST_FILES} files", path.display())));
+        }
+    }
+    files.sort();
+    let line = |file: &PathBuf| -> Result<String, HostError> {
+        let name = file.strip_prefix(path).unwrap_or(file).display().to_string();
+        Ok(format!("{name}\0{}", digest(&[&bytes(file)?])))
+    };
+    let lines: Vec<String> = files.iter().map(line).collect::<Result<_, _>>()?;
+    Ok(digest(&lines.iter().map(String::as_bytes).collect::<Vec<_>>()))
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, HostError> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+    read.map_err(|error| HostError::Usage(format!("cannot read {}: {error}", path.display())))?;
+    match bytes.len() as u64 > MOST_BYTES {
+        true => Err(HostError::Usage(format!("{} is larger than {} MiB", path.display(), MOST_BYTES >> 20))),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Rehearsal;
+
+    pub fn rehearsal(seed: u64) -> Job {
+        let spec = Spec::Rehearsal(Rehearsal { milliseconds: 1, seed, fails: false });
+        Job { spec, inputs: BTreeMap::new(), build: "0".to_owned() }
+    }
+
+    #[test]
+    fn all_that_goes_in_is_in_the_key() {
+        let job = rehearsal(1);
+        assert_eq!(job.key(), rehearsal(1).key());
+        let with = |name: &str, value: &str| Job {
+            inputs: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+            ..job.clone()
+        };
+        let others = [
+            rehearsal(2),
+            Job { build: "1".to_owned(), ..job.clone() },
+            with("driver", "a"),
+            with("driver", "b"),
+            with("kernel", "a"),
+        ];
+        let mut keys: Vec<Key> = others.iter().chain([&job]).map(Job::key).collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 6);
+        let again: Job = serde_json::from_str(&serde_json::to_string(&job).unwrap()).unwrap();
+        assert_eq!(again.key(), job.key());
+    }
+
+    #[test]
+    fn a_key_is_no_path() {
+        assert!("../etc/passwd".parse::<Key>().is_err());
+        assert!("A".repeat(64).parse::<Key>().is_err());
+        assert!(serde_json::from_str::<Key>(&format!("\"{}\"", "0".repeat(64))).is_ok());
+    }
+
+    #[test]
+    fn a_folder_is_known_by_names_and_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("a")).unwrap();
+        fs::write(folder.path().join("a/b.c"), "1").unwrap();
+        std::os::unix::fs::symlink("/", folder.path().join("loop")).unwrap();
+        let first = of_path(folder.path()).unwrap();
+        fs::write(folder.path().join("a/b.c"), "2").unwrap();
+        let second = of_path(folder.path()).unwrap();
+        fs::rename(folder.path().join("a/b.c"), folder.path().join("a/c.c")).unwrap();
+        let third = of_path(folder.path()).unwrap();
+        assert!(first != second && second != third);
+        assert!(of_path(Path::new("/nonexistent")).unwrap_err().to_string().starts_with("cannot read"));
+    }
+
+    #[test]
+    fn a_job_of_another_build_is_refused() {
+        let host = Host::embedded().unwrap();
+        let mut resolver = Resolver::new(&host, "2");
+        let error = resolver.refuse_other(&rehearsal(1)).unwrap_err().to_string();
+        assert_eq!(error, "the job is for guardrail 0, and this is 2; use the same build on all machines");
+    }
+}
