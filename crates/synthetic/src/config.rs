@@ -177,7 +177,7 @@ mod tests {
     fn base_address_registers_tell_their_size() {
         let mut space = space(OLD);
         assert_eq!(read(&space, 0), 0x100e_8086);
-        for (register, size) in [(0x10, 0xffff_ff01), (0x14, 0xfff0_0000)] {
+        for (register, size) in [(0x10, 0xffff_ff01), (0x14, 0xff00_0000)] {
             space.write(register, &[0xff; 4]);
             assert_eq!(read(&space, register), size);
         }

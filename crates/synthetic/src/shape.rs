@@ -24,8 +24,8 @@ impl Bar {
     }
 }
 
-/// Large enough for what drivers map, and small enough for all of them below 4 GiB.
-const MEMORY: Bar = Bar::Memory(1 << 20);
+/// Large enough for what drivers map, whatever size they read, and small enough for all of them below 4 GiB.
+const MEMORY: Bar = Bar::Memory(16 << 20);
 const PORTS: Bar = Bar::Ports(256);
 
 /// The vectors of a device with MSI-X.
