@@ -263,7 +263,9 @@ impl Summary {
     /// Number of suppressed findings, each counted in every run that has it.
     pub fn suppressed(&self) -> u64 {
         let reports = self.cells.iter().filter_map(|cell| cell.report.as_ref());
-        reports.filter_map(|report| report.suppressions.as_ref()).map(|did| did.suppressed).sum()
+        reports
+            .filter_map(|report| report.suppressions.as_ref())
+            .fold(0, |all, did| all.saturating_add(did.suppressed))
     }
 
     /// Writes the summary as text.

@@ -65,7 +65,7 @@ pub(crate) fn rest(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn coverage(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let part = |ran: u64, all: u64| match all {
         0 => format!("{ran} of {all} functions"),
-        all => format!("{ran} of {all} functions ({} %)", ran * 100 / all),
+        all => format!("{ran} of {all} functions ({} %)", ran.saturating_mul(100) / all),
     };
     let sum = |of: fn(&ModuleCoverage) -> u64| run.coverage.iter().map(of).sum::<u64>();
     match run.coverage.as_slice() {
@@ -303,7 +303,7 @@ pub fn sentence(text: &str) -> String {
 /// Replaces control characters, and those that change the direction of text. Names and panic texts come from the guest:
 /// they could steer a terminal, or show a reader another order than the one that they have.
 pub fn clean(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if (c.is_control() && c != '\t') || turns(c) { '?' } else { c }).collect()
 }
 

@@ -30,6 +30,11 @@ const MAX_FILES: usize = 10_000;
 const MAX_TABLE: u64 = 256 << 20;
 /// The most runs of a survey.
 const MAX_CELLS: usize = 5000;
+/// The most kernels of a survey, and the most findings in its table and its comparison: a page has a row for each.
+const MAX_KERNELS: usize = 200;
+const MAX_LINES: usize = 20_000;
+/// The most bytes of a driver's and a kernel's name.
+const MAX_NAME: usize = 4096;
 /// The most bytes of all files together.
 const MAX_BYTES: u64 = 1 << 30;
 /// The most problems that are kept.
@@ -91,12 +96,15 @@ fn stamp_of(folder: &Folder, depth: usize, entries: &mut usize, hasher: &mut Def
     let Ok((list, _)) = folder.list(*entries) else { return };
     *entries -= list.len().min(*entries);
     for (name, sort) in list {
-        name.hash(hasher);
         match sort {
             Sort::Folder if depth > 0 => {
+                name.hash(hasher);
                 let _ = folder.folder(&name).map(|inner| stamp_of(&inner, depth - 1, entries, hasher));
             }
-            Sort::File => folder.stamp(&name).hash(hasher),
+            // Logs and traces of a run that goes on grow all the time.
+            Sort::File if name.as_encoded_bytes().ends_with(b".json") => {
+                (&name, folder.stamp(&name)).hash(hasher);
+            }
             _ => {}
         }
     }
@@ -162,7 +170,7 @@ impl Reader {
                 Sort::File if name == REPORT => self.run(folder, &name, &at, true),
                 // The other files of a run's folder are no reports.
                 Sort::File if !of_run && at.ends_with(".json") => self.run(folder, &name, &at, false),
-                Sort::Link if at.ends_with(".json") || !at.contains('.') => {
+                Sort::Link if at.ends_with(".json") || !name.as_encoded_bytes().contains(&b'.') => {
                     self.problem(&at, "it is a link, and links are not followed");
                 }
                 Sort::Folder if depth == 0 => {
@@ -211,6 +219,10 @@ impl Reader {
             match contents.and_then(|contents| of_schema::<Summary>(&contents.bytes, SCHEMA)) {
                 Ok(summary) if summary.cells.len() + summary.missing.len() > MAX_CELLS => {
                     return self.problem(&table_at, format!("it has more than {MAX_CELLS} runs"));
+                }
+                Ok(summary) if summary.kernels.len() > MAX_KERNELS || lines(&summary) > MAX_LINES => {
+                    let limits = format!("{MAX_KERNELS} kernels or {MAX_LINES} findings");
+                    return self.problem(&table_at, format!("it has more than {limits}"));
                 }
                 Ok(summary) => table = Some((summary, written)),
                 Err(why) => self.problem(&table_at, why),
@@ -272,6 +284,15 @@ impl Reader {
     }
 }
 
+/// How many findings a table has, with those of its comparison.
+fn lines(summary: &Summary) -> usize {
+    let of_diff = summary
+        .diff
+        .iter()
+        .map(|diff| diff.new.len() + diff.gone.len() + diff.same.len() + diff.unknown.len());
+    summary.findings.len() + of_diff.sum::<usize>()
+}
+
 /// All places of a table.
 fn places(summary: &Summary) -> Vec<Position> {
     summary.cells.iter().map(|cell| &cell.place).chain(&summary.missing).cloned().collect()
@@ -307,7 +328,12 @@ struct Schema {
 /// Parses a report. A report of another version, one that was cut and what is no JSON have a reason each.
 fn parsed(bytes: &[u8]) -> Result<Report, String> {
     schema_of(bytes, guardrail_report::SCHEMA)?;
-    json::read(bytes)
+    let report = json::read(bytes)?;
+    // Each page of a finding has them several times.
+    match report.driver.len().max(report.kernel.len()) {
+        ..=MAX_NAME => Ok(report),
+        _ => Err(format!("the name of its driver or kernel has more than {MAX_NAME} bytes")),
+    }
 }
 
 fn of_schema<T: for<'a> Deserialize<'a>>(bytes: &[u8], wanted: &str) -> Result<T, String> {

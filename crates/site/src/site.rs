@@ -253,6 +253,7 @@ fn run(name: String, place: String, written: SystemTime, mut report: Report) -> 
     let (found, state) = (found(&report.findings), verdict(&report));
     let left_out = report.findings.len().saturating_sub(MAX_FINDINGS);
     report.findings.truncate(MAX_FINDINGS);
+    report.findings.shrink_to_fit();
     let mut names = Names::default();
     let finding_names = report.findings.iter().map(|finding| names.name(&finding.id)).collect();
     Run { name, place, written, state, survey: None, finding_names, left_out, found, list, group: 0, report }
