@@ -13,6 +13,7 @@ use guardrail_fleet::{Computer, Resolver, RunPlan, Spec, Store, WorkPlan};
 use guardrail_fleet::{judge, run as run_jobs, status, work as work_on};
 use guardrail_host::drivers::variables;
 use guardrail_host::{Host, files};
+use guardrail_vm::settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -120,6 +121,7 @@ fn jobs(args: &FleetJobsArgs) -> Result<Status, CliError> {
     if let Some(workload) = &args.workload {
         survey::refuse_workload(workload)?;
     }
+    settings::refuse_unknown(args.workload.as_deref(), variables.keys().map(String::as_str))?;
     let places = survey::places(&args.driver, &args.kernel, args.every_device, &host)?;
     host.progress.finish();
     let mut text = String::new();

@@ -9,6 +9,7 @@ use guardrail_host::error::sentence;
 use guardrail_host::process::Process;
 use guardrail_host::{Host, HostError, Status};
 use guardrail_report::json;
+use guardrail_report::text::clean;
 use guardrail_vm::OwnedFolder;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -216,7 +217,9 @@ fn end_of(file: &Path) -> Vec<u8> {
 /// The error in a log, or its last line.
 pub fn last_words(log: &str) -> String {
     let error = log.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    error.or(log.lines().rev().find(|line| !line.is_empty())).unwrap_or("it left no log").to_owned()
+    let words = error.or(log.lines().rev().find(|line| !line.is_empty()));
+    // Logs come from other machines, and hold what guests print.
+    clean(words.unwrap_or("it left no log"))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! result under its key.
 
 use guardrail_host::HostError;
+use guardrail_report::text::clean;
 use guardrail_vm::kernels;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -118,7 +119,7 @@ impl Spec {
     /// A name for tables.
     pub fn name(&self) -> String {
         match self {
-            Spec::Check(check) => format!("{} on {}", check.driver, check.kernel),
+            Spec::Check(check) => clean(&format!("{} on {}", check.driver, check.kernel)),
             Spec::Rehearsal(rehearsal) => {
                 format!("rehearsal {} of {} ms", rehearsal.seed, rehearsal.milliseconds)
             }

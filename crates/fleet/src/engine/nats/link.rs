@@ -7,7 +7,8 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use guardrail_host::{Host, HostError};
 use std::error::Error;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -20,6 +21,8 @@ use tokio::time::{sleep, timeout};
 pub const OUTAGE: Duration = Duration::from_secs(600);
 /// The longest time of one call.
 pub const CALL: Duration = Duration::from_secs(10);
+/// The most bytes of the line by which a server introduces itself.
+const MAX_INFO: u64 = 64 << 10;
 /// The time between two looks at the connection while an answer is waited for.
 const GLANCE: Duration = Duration::from_millis(50);
 /// The wait before a call is tried again.
@@ -57,6 +60,24 @@ impl Connected {
     }
 }
 
+/// Refuses a server that requires TLS, for which this build has no cryptography. A server says so in its first line; one
+/// that cannot be asked is left to the client's own errors.
+fn refuse_tls(address: &str) -> Result<(), HostError> {
+    let place = address.trim_start_matches("nats://");
+    let Some(at) = place.to_socket_addrs().ok().and_then(|mut all| all.next()) else { return Ok(()) };
+    let Ok(stream) = TcpStream::connect_timeout(&at, CALL) else { return Ok(()) };
+    let mut line = Vec::new();
+    if stream.set_read_timeout(Some(CALL)).is_ok() {
+        let _ = BufReader::new(stream.take(MAX_INFO)).read_until(b'\n', &mut line);
+    }
+    match String::from_utf8_lossy(&line).replace(' ', "").contains("\"tls_required\":true") {
+        true => Err(HostError::Run(format!(
+            "the NATS server at {address} requires TLS, which this build lacks; run a leaf node without it on this machine"
+        ))),
+        false => Ok(()),
+    }
+}
+
 impl Link {
     /// Connects. A server that is away now is an error; one that goes away later is waited for.
     pub fn open(address: &str, name: &str) -> Result<Link, HostError> {
@@ -64,6 +85,7 @@ impl Link {
             .enable_all()
             .build()
             .map_err(HostError::io("start", "a runtime"))?;
+        refuse_tls(address)?;
         let connected = Connected::default();
         let count = Arc::clone(&connected.0);
         let mut options = ConnectOptions::new()
@@ -74,6 +96,8 @@ impl Link {
                 async {}
             })
             .name(name)
+            // A server that names others would have this user's password sent to them.
+            .ignore_discovered_servers()
             .connection_timeout(CALL)
             .request_timeout(Some(CALL))
             .reconnect_delay_callback(|attempt| {
@@ -249,6 +273,8 @@ pub fn unpack(bytes: &[u8], limit: usize) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
 
     #[test]
     fn what_is_unpacked_is_bounded() {
@@ -264,5 +290,21 @@ mod tests {
         let error = Link::open("nats://127.0.0.1:1", "test").err().unwrap().to_string();
         assert!(error.starts_with("no NATS server answers at nats://127.0.0.1:1: "), "{error}");
         assert!(!error.contains('\n'));
+    }
+
+    fn opened(info: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("nats://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            listener.accept().map(|(mut stream, _)| stream.write_all(info.as_bytes()))
+        });
+        refuse_tls(&address).map_or_else(|error| error.to_string(), |()| "ok".to_owned())
+    }
+
+    #[test]
+    fn a_server_that_requires_tls_is_refused_in_a_sentence() {
+        assert!(opened("INFO {\"tls_required\": true}\r\n").contains("requires TLS, which this build lacks"));
+        assert_eq!(opened("INFO {\"tls_required\":false}\r\n"), "ok");
+        assert_eq!(opened(""), "ok");
     }
 }
