@@ -48,9 +48,10 @@ used() {
 
 # The driver leaves the device, and is asked to take it with other answers, plan by plan.
 taken_again() {
-    for plan in 0 1 2 3 4 5; do
+    # The last is one that it takes.
+    for plan in 0 1 2 3 4 5 "${TAKEN:-0}"; do
         [ ! -e "$HERE/driver" ] || echo "$DEVICE" >"$HERE/driver/unbind"
-        [ -z "$SYNTHETIC" ] || answer "$DEVICE" $plan
+        [ -z "$PLAN_AT" ] || answer "$HERE" "$plan"
         echo "$DEVICE" >"$BUS/drivers_probe"
         usleep 200000
     done
@@ -68,7 +69,12 @@ unplugged() {
     usleep 300000
 }
 
-HERE=$(readlink -f /sys/bus/*/devices/"$DEVICE")
+# Without one, all of the guest would be read and written.
+has_device() { [ -n "$DEVICE" ] && [ -n "$HERE" ] || { echo "the driver has no device" && return 1; }; }
+
+HERE=
+[ -z "$DEVICE" ] || HERE=$(readlink -f /sys/bus/*/devices/"$DEVICE")
+step device has_device
 BUS=$(readlink -f "$HERE/subsystem")
 try wait usleep 300000
 try attributes attributes "$HERE"

@@ -18,6 +18,7 @@ const VENDOR: usize = 0xb0;
 pub const PLAN: u64 = VENDOR as u64 + 4;
 
 const COMMAND: usize = 0x04;
+const STATUS: usize = 0x06;
 const LINE_DISABLED: u8 = 4;
 
 /// Configuration space.
@@ -66,7 +67,7 @@ impl ConfigSpace {
 
     /// The list of capabilities (PCI Local Bus 3.0, section 6.7).
     fn capabilities(&mut self, shape: Shape) {
-        self.put(0x06, &[0x10]);
+        self.put(STATUS, &[0x10]);
         let mut link = 0x34;
         let mut begin = |space: &mut ConfigSpace, at: usize, id: u8| {
             space.put(link, &[at as u8]);
@@ -132,6 +133,11 @@ impl ConfigSpace {
     pub(crate) fn plan(&self) -> u16 {
         let at = PLAN as usize;
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// Shows in the status register whether the line is raised (PCI Local Bus 3.0, section 6.2.3).
+    pub(crate) fn show_interrupt(&mut self, raised: bool) {
+        self.bytes[STATUS] = self.bytes[STATUS] & !8 | u8::from(raised) << 3;
     }
 
     pub(crate) fn interrupts(&self, shape: Shape) -> Interrupts {

@@ -4,7 +4,8 @@
 //! is what its device answers, and the displacement is mostly the register. So the code is read once, function by function,
 //! without following branches: a number that belongs elsewhere costs an answer, no more.
 
-use guardrail_binfmt::module::{ModuleImage, SymbolKind};
+use crate::functions::functions;
+use guardrail_binfmt::module::ModuleImage;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use rustc_hash::FxHashMap;
 
@@ -33,13 +34,7 @@ impl Constants {
     }
 
     fn add(&mut self, module: &ModuleImage) {
-        for symbol in module.symbols().iter().filter(|symbol| symbol.kind == SymbolKind::Function) {
-            let Some(section) = symbol.section else { continue };
-            let bytes = module.section_bytes(section.into());
-            let (begin, size) = (symbol.value as usize, symbol.size as usize);
-            let Some(code) = begin.checked_add(size).and_then(|end| bytes.get(begin..end)) else { continue };
-            self.read(code);
-        }
+        functions(module).for_each(|(_, _, code)| self.read(code));
     }
 
     /// The numbers that a register at this offset is compared with.

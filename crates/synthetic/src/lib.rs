@@ -15,9 +15,10 @@ pub mod ids;
 pub mod pci;
 pub mod process;
 pub mod shape;
+pub mod usb;
 
 mod config;
+mod functions;
 mod ticks;
-mod usb;
 
 pub use ids::{Ids, PciIds};

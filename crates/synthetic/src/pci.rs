@@ -33,6 +33,9 @@ pub struct PciDevice {
     interrupts: Option<u32>,
     /// The line is raised.
     raised: bool,
+    /// The driver has accessed a register since the line was raised last. QEMU lowers the guest's line at such an access
+    /// alone: a handler that makes none would be called for ever.
+    accessed: bool,
 }
 
 impl PciDevice {
@@ -56,6 +59,7 @@ impl PciDevice {
             ticks,
             interrupts: None,
             raised: false,
+            accessed: true,
         })
     }
 
@@ -70,6 +74,7 @@ impl PciDevice {
         let number = self.interrupts.filter(|number| *number < MAX_INTERRUPTS)?;
         let interrupt = match self.config.interrupts(self.shape) {
             Interrupts::None => return None,
+            Interrupts::Line if !self.accessed => return None,
             Interrupts::Line => Interrupt::Line(true),
             Interrupts::Msi => Interrupt::Msi(0),
             Interrupts::MsiX => Interrupt::MsiX((mix(number.into()) % u64::from(VECTORS)) as u32),
@@ -87,7 +92,10 @@ impl Device for PciDevice {
     fn read(&mut self, space: Space, offset: u64, into: &mut [u8]) -> Result<()> {
         match space {
             Space::Config => self.config.read(offset, into),
-            Space::Bar(bar) => self.answers.read(bar, offset, into),
+            Space::Bar(bar) => {
+                self.accessed = true;
+                self.answers.read(bar, offset, into);
+            }
         }
         Ok(())
     }
@@ -100,6 +108,7 @@ impl Device for PciDevice {
                 }
             }
             Space::Bar(bar) => {
+                self.accessed = true;
                 self.answers.write(bar, offset, bytes);
                 self.interrupts.get_or_insert(0);
             }
@@ -126,6 +135,7 @@ impl Device for PciDevice {
     fn interrupts(&mut self, source: Option<usize>, deliver: &mut dyn FnMut(Interrupt)) -> Result<()> {
         // A handler has asked the device, or has had its time: it wants no attention any more.
         if std::mem::take(&mut self.raised) {
+            self.config.show_interrupt(false);
             deliver(Interrupt::Line(false));
         }
         if source.is_some()
@@ -133,6 +143,8 @@ impl Device for PciDevice {
             && let Some(interrupt) = self.due()
         {
             self.raised = interrupt == Interrupt::Line(true);
+            self.accessed &= !self.raised;
+            self.config.show_interrupt(self.raised);
             deliver(interrupt);
         }
         Ok(())

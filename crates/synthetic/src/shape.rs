@@ -3,7 +3,8 @@
 //! No ID says that, so it comes from the driver's code. A driver that reads memory where the device has ports faults, and
 //! one that asks ports where the device has memory asks others: a wrong shape would show faults that are none.
 
-use guardrail_binfmt::module::{ModuleImage, SymbolKind};
+use crate::functions::functions;
+use guardrail_binfmt::module::ModuleImage;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use rustc_hash::FxHashMap;
 
@@ -67,18 +68,14 @@ impl Shape {
     /// those of a driver with `in` or `out` instructions are ports.
     pub fn of(driver: &ModuleImage, resources: Option<Resources>) -> Shape {
         let mut use_ = Use { resources, ..Use::default() };
-        for symbol in driver.symbols().iter().filter(|symbol| symbol.kind == SymbolKind::Function) {
-            let Some(section) = symbol.section.map(usize::from) else { continue };
-            let (begin, size) = (symbol.value as usize, symbol.size as usize);
-            let code = begin.checked_add(size).and_then(|end| driver.section_bytes(section).get(begin..end));
-            let Some(code) = code else { continue };
-            let called: FxHashMap<u64, &str> = driver
-                .relocations(section)
-                .filter_map(|rela| {
-                    Some((rela.offset, driver.symbol_name(driver.symbols().get(rela.symbol)?)))
-                })
-                .collect();
-            use_.read(code, symbol.value, &called);
+        let mut called: FxHashMap<usize, FxHashMap<u64, &str>> = FxHashMap::default();
+        for (section, at, code) in functions(driver) {
+            let called = called.entry(section).or_insert_with(|| {
+                let name = |symbol: usize| Some(driver.symbol_name(driver.symbols().get(symbol)?));
+                let relocations = driver.relocations(section);
+                relocations.filter_map(|rela| Some((rela.offset, name(rela.symbol)?))).collect()
+            });
+            use_.read(code, at, called);
         }
         use_.shape()
     }
@@ -112,7 +109,7 @@ impl Use {
             match insn.mnemonic() {
                 Mnemonic::In | Mnemonic::Out => self.ports = true,
                 Mnemonic::Call | Mnemonic::Jmp => {
-                    let name = called.get(&(insn.next_ip() - 4)).copied().unwrap_or_default();
+                    let name = called.get(&(insn.next_ip().wrapping_sub(4))).copied().unwrap_or_default();
                     let number = second.take();
                     match name {
                         _ if MAP.contains(&name) => {

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The number of devices. The plans are in the order of how many drivers of Linux each adds.
-const DEVICES: u64 = 12;
+pub const DEVICES: u64 = 12;
 /// The ports of the controller, for each of USB 2 and 3.
 const PORTS: u64 = 15;
 /// How often a device that QEMU has not connected looks whether it is still wanted.

@@ -3,14 +3,16 @@
 use crate::plan::{GateKind, RunPlan};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
+use guardrail_host::process::kill_with_parent;
 use guardrail_synthetic::accesses::Accesses;
 use guardrail_synthetic::process::Process;
-use guardrail_synthetic::{Ids, PciIds, pci};
+use guardrail_synthetic::{Ids, PciIds, pci, usb};
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::Options;
 use std::cell::RefCell;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,8 +21,18 @@ const FOLDER: &str = "synthetic";
 
 /// Running devices; dropping them ends them.
 pub struct Synthetic {
-    process: RefCell<Process>,
-    folder: PathBuf,
+    /// `None` once they were stopped.
+    process: RefCell<Option<Process>>,
+    _folder: Folder,
+}
+
+/// The devices' folder: sockets, and copies of modules.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Refuses, before the run begins, what synthetic devices cannot do.
@@ -40,23 +52,35 @@ pub fn refuse(plan: &RunPlan, prepared: &Prepared) -> Result<(), HostError> {
 impl Synthetic {
     /// Starts the devices of a run that has some, and connects the driver VM.
     pub fn start(prepared: &Prepared, options: &mut Options) -> Result<Option<Synthetic>, HostError> {
-        let Some(ids) = prepared.choice.is_synthetic().then(|| Ids::first(&prepared.plan.aliases)).flatten()
-        else {
+        if !prepared.choice.is_synthetic() {
             return Ok(None);
-        };
-        let folder = options.folder.join(FOLDER);
-        let modules = copied(prepared, &folder)?;
+        }
+        let name = &prepared.plan.driver.name;
+        let ids = Ids::first(&prepared.plan.aliases).ok_or_else(|| {
+            HostError::Usage(format!("no alias of {name} says which IDs a synthetic device would have"))
+        })?;
+        let folder = Folder(options.folder.join(FOLDER));
+        let modules = copied(prepared, &folder.0)?;
         let mut command = Command::new(program()?);
-        command.arg("internal-device");
+        // It reads a driver and a kernel before it listens, and a signal to the user's terminal is not meant for it.
+        command.arg("internal-device").process_group(0);
+        kill_with_parent(&mut command);
         let reach = prepared.qemu.jail();
         // The guest goes from plan to plan of a PCI device. A USB device comes with each plan at once.
-        if let Ids::Pci(PciIds { vendor, device, .. }) = ids {
-            options.variables.push(("SYNTHETIC".into(), format!("{vendor:#06x}:{device:#06x}")));
-            options.variables.push(("PLAN_AT".into(), pci::PLAN.to_string()));
+        let mut set = |name: &str, value: String| options.variables.push((name.to_owned(), value));
+        match ids {
+            Ids::Pci(PciIds { vendor, device, .. }) => {
+                set("SYNTHETIC", format!("{vendor:#06x}:{device:#06x}"));
+                set("PLAN_AT", pci::PLAN.to_string());
+            }
+            Ids::Usb(_) => {
+                set("SYNTHETIC", "usb".to_owned());
+                set("SYNTHETIC_COUNT", usb::DEVICES.to_string());
+            }
         }
         let process = Process::start(
             command,
-            &folder,
+            &folder.0,
             &modules,
             &prepared.kernel.vmlinuz,
             ids,
@@ -68,20 +92,18 @@ impl Synthetic {
         options.inherited.push(process.memory().descriptor());
         // The devices' sockets.
         options.reach = std::mem::take(&mut options.reach).unix_sockets();
-        Ok(Some(Synthetic { process: RefCell::new(process), folder }))
+        Ok(Some(Synthetic { process: RefCell::new(Some(process)), _folder: folder }))
     }
 
     /// Why the devices are gone; `None` while they are there.
     pub fn failure(&self) -> Option<String> {
-        self.process.borrow_mut().failure()
+        self.process.borrow_mut().as_mut()?.failure()
     }
 
     /// Ends the devices; returns a line about what the driver did with them.
     pub fn stop(self) -> Result<String, HostError> {
-        let stopped = self.process.into_inner().stop();
-        // What is left there are copies and sockets.
-        let _ = fs::remove_dir_all(&self.folder);
-        let all = stopped.map_err(failed)?;
+        let Some(process) = self.process.take() else { return Ok(String::new()) };
+        let all = process.stop().map_err(failed)?;
         let sum = |of: fn(&Accesses) -> u64| all.iter().map(of).sum::<u64>();
         Ok(format!(
             "the synthetic devices answered {} reads and took {} writes; they sent {} interrupts",
@@ -94,6 +116,8 @@ impl Synthetic {
 
 /// Copies the driver, and the modules that it stands on, to where the devices' process reads them.
 fn copied(prepared: &Prepared, folder: &Path) -> Result<Vec<PathBuf>, HostError> {
+    // What a run left that was killed.
+    let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).map_err(HostError::io("create", folder.display()))?;
     let plan = &prepared.plan;
     let copy = |module: &ModuleFile| {

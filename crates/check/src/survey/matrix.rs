@@ -3,6 +3,7 @@
 use guardrail_host::drivers::digest;
 use guardrail_host::{HostError, Progress, files, folders, zoo};
 use guardrail_report::survey::Position;
+use guardrail_synthetic::Ids;
 use guardrail_vm::catalog::{self, Class, Entry};
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;
@@ -101,7 +102,7 @@ pub fn plan(
             all.push(Planned {
                 place: Position {
                     driver: driver.name.clone(),
-                    device: driver.device.clone(),
+                    device: device(driver, modules),
                     kernel: (*kernel).clone(),
                 },
                 class: driver.entry.as_ref().map_or(Class::None, |entry| entry.class).name().to_owned(),
@@ -111,6 +112,15 @@ pub fn plan(
         }
     }
     Ok(all)
+}
+
+/// The device of a run. A module that binds no device by IDs, or one that the catalog has for its class, has no synthetic one.
+fn device(driver: &Driver, modules: &Modules) -> Option<String> {
+    let fits =
+        |aliases: &[String]| Ids::first(aliases).is_some() && catalog::entry(&driver.name, aliases).is_none();
+    let synthetic = driver.device.as_deref() == Some(catalog::SYNTHETIC);
+    let keeps = !synthetic || modules.plan(&driver.name).is_ok_and(|plan| fits(&plan.aliases));
+    driver.device.clone().filter(|_| keeps)
 }
 
 /// A digest of all that a run is made with, so that a cell of an older kernel or driver is not taken for it.

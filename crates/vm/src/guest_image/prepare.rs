@@ -32,6 +32,9 @@ pub struct Request<'a> {
 /// The module through which a saved guest reads its files when it continues.
 pub(crate) const READER: &str = "qemu_fw_cfg";
 
+/// The number of plans by which a synthetic device answers until the driver takes it.
+const ANSWERS: &str = "ANSWERS";
+
 /// A further driver of a run.
 #[derive(Clone, Debug)]
 pub struct Companion {
@@ -167,6 +170,8 @@ impl Prepared {
     /// Refuses a variable that no script of the run reads.
     pub fn refuse_unread<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<()> {
         let more = self.more.iter().map(|companion| &companion.workload);
+        // The guest's init reads it, whatever the workload.
+        let names = names.filter(|name| *name != ANSWERS || !self.choice.is_synthetic());
         settings::refuse_unread(std::iter::once(&self.workload).chain(more), names)
     }
 
