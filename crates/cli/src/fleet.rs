@@ -3,7 +3,7 @@
 use crate::args::fleet::{
     FleetCommand, FleetJobsArgs, FleetRunArgs, FleetStatusArgs, FleetWorkArgs, JobArgs,
 };
-use crate::args::{TableFormat, version};
+use crate::args::version;
 use crate::errors::{CliError, Status, print_line};
 use crate::output;
 use guardrail_check::survey;
@@ -89,14 +89,7 @@ fn show(args: &FleetStatusArgs) -> Result<Status, CliError> {
     let store = Store::open(&args.store)?;
     if args.survey {
         let summary = guardrail_fleet::survey::summary(&store, args.run.as_deref())?;
-        let mut out = Vec::new();
-        match args.format {
-            TableFormat::Text => summary.write_text(&mut out),
-            TableFormat::Json => summary.write_json(&mut out),
-            TableFormat::Html => summary.write_html(&mut out),
-        }
-        .map_err(CliError::io("write", "the table"))?;
-        output::text(&String::from_utf8_lossy(&out))?;
+        output::survey(&summary, args.format)?;
         return survey::judge(&summary);
     }
     let statuses = guardrail_fleet::statuses(&store)?;

@@ -1,10 +1,11 @@
 //! Standard output: results, and nothing else.
 
-use crate::args::{Format, OutputArgs};
+use crate::args::{Format, OutputArgs, TableFormat};
 use crate::errors::{CliError, print_line};
 use guardrail_check::last;
 use guardrail_host::files;
 use guardrail_report::fail_on::FailOn;
+use guardrail_report::survey::Summary;
 use guardrail_report::{Report, html, json, junit, ktap, sarif, text};
 use guardrail_vm::Cache;
 use std::io::{self, Write};
@@ -25,6 +26,18 @@ impl Extent {
     pub fn of(full: bool) -> Extent {
         if full { Extent::Full } else { Extent::Screen }
     }
+}
+
+/// Prints the table of a survey.
+pub fn survey(summary: &Summary, format: TableFormat) -> Result<(), CliError> {
+    let mut out = Vec::new();
+    match format {
+        TableFormat::Text => summary.write_text(&mut out),
+        TableFormat::Json => summary.write_json(&mut out),
+        TableFormat::Html => summary.write_html(&mut out),
+    }
+    .map_err(CliError::io("write", "the table"))?;
+    text(&String::from_utf8_lossy(&out))
 }
 
 /// Prints a report, in which the findings fail that do so without further words.

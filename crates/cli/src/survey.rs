@@ -1,6 +1,6 @@
 //! `guardrail survey`.
 
-use crate::args::{SurveyArgs, TableFormat};
+use crate::args::SurveyArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_check::survey::{judge, survey};
@@ -10,13 +10,6 @@ use guardrail_host::Host;
 pub fn run(args: &SurveyArgs) -> Result<Status, CliError> {
     let plan = args.plan()?;
     let summary = survey(&plan, &Host::open()?)?;
-    let mut out = Vec::new();
-    match args.format {
-        TableFormat::Text => summary.write_text(&mut out),
-        TableFormat::Json => summary.write_json(&mut out),
-        TableFormat::Html => summary.write_html(&mut out),
-    }
-    .map_err(CliError::io("write", "the table"))?;
-    output::text(&String::from_utf8_lossy(&out))?;
+    output::survey(&summary, args.format)?;
     judge(&summary)
 }

@@ -16,6 +16,7 @@
 //! memory without bounds.
 
 pub mod device;
+pub mod lines;
 pub mod process;
 pub mod vfio_user;
 

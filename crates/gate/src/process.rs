@@ -7,6 +7,7 @@
 
 use crate::counts::Counts;
 use crate::error::{Error, Result};
+use crate::lines::{receive, send};
 use crate::memory::Memory;
 use crate::policy::Gate;
 use crate::sys;
@@ -14,7 +15,7 @@ use crate::vfio_user::{self, Options, Server};
 use guardrail_jail::Role;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::BufReader;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -22,8 +23,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// The longest line that is read.
-const MAX_LINE: u64 = 1 << 20;
 /// The time limit for an answer of the process; closing waits for the device's disks.
 const LIMIT: Duration = Duration::from_secs(90);
 /// The time limit for an answer that needs no waiting.
@@ -270,19 +269,6 @@ pub fn serve(
 fn state(server: &Server, gate: &dyn Gate) -> Answer {
     let (counts, failure, device) = (server.counts(), server.failure(), server.device_process());
     Answer::State(Box::new(State { counts, failure, device, policy: gate.report() }))
-}
-
-fn send(to: &mut impl Write, what: &impl Serialize) -> bool {
-    let Ok(mut line) = serde_json::to_vec(what) else { return false };
-    line.push(b'\n');
-    to.write_all(&line).and_then(|()| to.flush()).is_ok()
-}
-
-/// The next line that can be parsed; `None` at the end.
-fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> Option<T> {
-    let mut line = Vec::new();
-    from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
-    serde_json::from_slice(&line).ok()
 }
 
 /// How many lines of the process, and of its parent, are understood before the first that is not.

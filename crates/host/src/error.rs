@@ -1,6 +1,6 @@
 //! The errors of the program, and the exit status for each.
 
-use std::error::Error as _;
+use std::error::Error;
 
 /// Exit statuses; scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl HostError {
 }
 
 /// The error as one line. A cause that the message contains already is not repeated.
-pub fn sentence(error: &HostError) -> String {
+pub fn sentence(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -29,7 +29,7 @@ pub fn fetch(
 ) {
     let fetched = symbols::fetch(&Packages::new(cache), parser, kernel, modules, tell);
     let lacks = fetched.unwrap_or_else(|error| {
-        vec![format!("debug information cannot be fetched: {}", sentence(&error.into()))]
+        vec![format!("debug information cannot be fetched: {}", sentence(&HostError::from(error)))]
     });
     lacks.iter().for_each(|lack| tell(lack));
 }

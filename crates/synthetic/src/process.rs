@@ -11,19 +11,18 @@ use crate::shape::{Resources, Shape};
 use crate::usb;
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::module::ModuleImage;
+use guardrail_gate::lines::{receive, send};
 use guardrail_gate::vfio_user::{self, Server};
 use guardrail_gate::{Memory, Open, device};
 use guardrail_jail::{Jail, Role};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// The longest line that is read, in bytes.
-const MAX_LINE: u64 = 1 << 20;
 /// How long the process may take to answer.
 const LIMIT: Duration = Duration::from_secs(30);
 /// How long the process may take to end.
@@ -98,20 +97,20 @@ impl Process {
         let jail = jail.unix_sockets().apart(Role::Gate);
         let mut child =
             guardrail_jail::spawn(&mut command, &jail).map_err(|error| failed(error.to_string()))?;
-        let (send, answers) = mpsc::channel();
+        let (sender, answers) = mpsc::channel();
         let stdin = child.stdin.take();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
                 let mut input = BufReader::new(stdout);
                 while let Some(answer) = receive(&mut input) {
-                    if send.send(answer).is_err() {
+                    if sender.send(answer).is_err() {
                         break;
                     }
                 }
             });
         }
         let mut process = Process { child, stdin, answers, arguments: Vec::new(), memory };
-        if !process.stdin.as_mut().is_some_and(|stdin| say(stdin, &job)) {
+        if !process.stdin.as_mut().is_some_and(|stdin| send(stdin, &job)) {
             return Err(failed("its process does not listen".into()));
         }
         match process.answer()? {
@@ -192,16 +191,16 @@ pub fn serve() -> ExitCode {
     let devices = match Devices::start(&job) {
         Ok(devices) => devices,
         Err(why) => {
-            say(&mut output, &Answer::Failed(why));
+            send(&mut output, &Answer::Failed(why));
             return 1.into();
         }
     };
-    if !say(&mut output, &Answer::Ready(devices.qemu_arguments())) {
+    if !send(&mut output, &Answer::Ready(devices.qemu_arguments())) {
         return 1.into();
     }
     // Nothing more comes: the end of the input is the end of the run.
     let _ = input.read(&mut [0]);
-    say(&mut output, &Answer::Counts(devices.stop()));
+    send(&mut output, &Answer::Counts(devices.stop()));
     0.into()
 }
 
@@ -262,19 +261,6 @@ fn server(job: &Job, device: guardrail_gate::Result<PciDevice>) -> Result<Server
     device
         .and_then(|device| Server::of_device(options, job.memory, Arc::new(Open), device))
         .map_err(|error| error.to_string())
-}
-
-fn say(to: &mut impl Write, what: &impl Serialize) -> bool {
-    let Ok(mut line) = serde_json::to_vec(what) else { return false };
-    line.push(b'\n');
-    to.write_all(&line).and_then(|()| to.flush()).is_ok()
-}
-
-/// The next line; `None` at the end, or where it says nothing that is understood.
-fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> Option<T> {
-    let mut line = Vec::new();
-    from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
-    serde_json::from_slice(&line).ok()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::claims::LOST;
 use crate::engine::local::{Local, Work};
-use crate::engine::nats::link::{Link, chain, unpack};
+use crate::engine::nats::link::{Link, unpack};
 use crate::engine::nats::{ACK_WAIT, Failure, JOBS, MAX_AGE, RESULTS};
 use crate::engine::{Engine, Run};
 use crate::job::{Job, Key};
@@ -12,6 +12,7 @@ use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::Stream;
 use futures_util::StreamExt;
+use guardrail_host::error::sentence;
 use guardrail_host::{Host, HostError};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -98,14 +99,14 @@ impl Nats {
                 let mut receipts = Vec::new();
                 for (subject, bytes) in &messages {
                     let sent = self.link.context().publish(subject.clone(), bytes.clone().into()).await;
-                    receipts.push(sent.map_err(|error| chain(&error))?);
+                    receipts.push(sent.map_err(|error| sentence(&error))?);
                 }
                 let mut refused = Vec::new();
                 for receipt in receipts {
                     match receipt.await {
                         Ok(_) => refused.push(false),
-                        Err(error) if is_there(&chain(&error)) => refused.push(true),
-                        Err(error) => return Err(chain(&error)),
+                        Err(error) if is_there(&sentence(&error)) => refused.push(true),
+                        Err(error) => return Err(sentence(&error)),
                     }
                 }
                 Ok(refused)
@@ -120,7 +121,7 @@ impl Nats {
         let Some(streams) = &self.streams else { return Ok(false) };
         let fetch = async {
             let batch = streams.inbox.batch().max_messages(RESULTS_AT_ONCE).expires(time).messages().await;
-            let mut batch = batch.map_err(|error| chain(&error))?;
+            let mut batch = batch.map_err(|error| sentence(&error))?;
             // The first one is waited for, and the others only if they are there.
             let mut messages = Vec::new();
             while let Some(message) = batch.next().await {
@@ -188,8 +189,8 @@ impl Nats {
         }
         let Some(streams) = &self.streams else { return Ok(()) };
         let infos = async {
-            let results = streams.inbox.get_info().await.map_err(|error| chain(&error))?;
-            let jobs = streams.jobs.get_info().await.map_err(|error| chain(&error))?;
+            let results = streams.inbox.get_info().await.map_err(|error| sentence(&error))?;
+            let jobs = streams.jobs.get_info().await.map_err(|error| sentence(&error))?;
             Ok::<_, String>((results, jobs.state.messages))
         };
         let Some(Ok((results, messages))) = self.link.within(STORE_WAIT, infos) else { return Ok(()) };

@@ -5,8 +5,8 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
+use guardrail_host::error::sentence;
 use guardrail_host::{Host, HostError};
-use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::pin::pin;
@@ -114,7 +114,7 @@ impl Link {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => format!(
                     "the NATS server at {address} refuses this user; set {CREDENTIALS} to USER:PASSWORD"
                 ),
-                _ => format!("no NATS server answers at {address}: {}", chain(&error)),
+                _ => format!("no NATS server answers at {address}: {}", sentence(&error)),
             })
         })?;
         // It starts a task of its own.
@@ -204,7 +204,7 @@ impl Link {
             stream::Config { max_messages_per_subject: 1, discard_new_per_subject: true, ..config(JOBS) };
         let make = async |config: stream::Config| {
             let made = timeout(CALL, self.context.get_or_create_stream(config)).await;
-            made.map_err(|_| "it does not answer".to_owned())?.map_err(|error| chain(&error))
+            made.map_err(|_| "it does not answer".to_owned())?.map_err(|error| sentence(&error))
         };
         let both = self.block(async { Ok((make(jobs).await?, make(config(RESULTS)).await?)) });
         both.map_err(|why: String| {
@@ -233,25 +233,11 @@ impl Link {
     pub fn consumer(&self, of: &Stream, name: &str, config: pull::Config) -> Result<PullConsumer, HostError> {
         let made = self.within(CALL, of.get_or_create_consumer(name, config));
         made.ok_or_else(|| "it does not answer".to_owned())
-            .and_then(|made| made.map_err(|error| chain(&error)))
+            .and_then(|made| made.map_err(|error| sentence(&error)))
             .map_err(|why| {
                 HostError::Run(format!("the NATS server at {} gives no consumer: {why}", self.address))
             })
     }
-}
-
-/// An error with its causes, on one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text.replace('\n', " ")
 }
 
 /// Compresses a result for the way.

@@ -1,7 +1,7 @@
 //! A worker that gets its jobs from a server.
 
 use crate::compute::{Computed, Computer, last_words};
-use crate::engine::nats::link::{CALL, Connected, Link, OUTAGE, chain, pack};
+use crate::engine::nats::link::{CALL, Connected, Link, OUTAGE, pack};
 use crate::engine::nats::{Failure, JOBS, PROGRESS, RESULTS};
 use crate::job::{Job, Key};
 use crate::outcome::Outcome;
@@ -11,6 +11,7 @@ use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{AckKind, Context, Message};
 use futures_util::StreamExt;
+use guardrail_host::error::sentence;
 use guardrail_host::{Host, HostError};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -116,7 +117,7 @@ impl Working<'_> {
                 .expires(REQUEST)
                 .messages()
                 .await
-                .map_err(|error| chain(&error))?;
+                .map_err(|error| sentence(&error))?;
             loop {
                 match timeout(GLANCE, batch.next()).await {
                     Ok(Some(message)) => return message.map(Some).map_err(|error| error.to_string()),
@@ -229,7 +230,7 @@ impl Working<'_> {
         let bytes = PublishMessage::build().payload(bytes.into());
         self.link.persist(self.host, "send results to the NATS server", async || {
             let sent = self.link.context().send_publish(subject.to_owned(), bytes.clone()).await;
-            sent.map_err(|error| chain(&error))?.await.map(drop).map_err(|error| chain(&error))
+            sent.map_err(|error| sentence(&error))?.await.map(drop).map_err(|error| sentence(&error))
         })
     }
 
@@ -254,7 +255,7 @@ async fn deliver(
     loop {
         let sent = async {
             let sent = context.send_publish(subject.clone(), publish.clone()).await;
-            sent.map_err(|error| chain(&error))?.await.map(drop).map_err(|error| chain(&error))
+            sent.map_err(|error| sentence(&error))?.await.map(drop).map_err(|error| sentence(&error))
         };
         match connected.attempt(CALL, sent).await {
             Some(Ok(())) => break,
