@@ -122,9 +122,10 @@ impl<'a> Resolver<'a> {
             )));
         }
         let own = self.job(job.spec.clone())?;
-        let differs = |(name, digest): (&String, &String)| own.inputs.get(name) != Some(digest);
-        match job.inputs.iter().find(|input| differs(*input)) {
-            Some((name, _)) => Err(HostError::Usage(format!(
+        // What a job leaves out is no better than what differs: it may be anything.
+        let differs = |name: &&String| own.inputs.get(*name) != job.inputs.get(*name);
+        match own.inputs.keys().chain(job.inputs.keys()).find(differs) {
+            Some(name) => Err(HostError::Usage(format!(
                 "the {name} of {} is another one on this machine; copy it from the machine that made the job",
                 job.spec.name()
             ))),
@@ -220,6 +221,10 @@ fn of_path(path: &Path) -> Result<String, HostError> {
 
 fn bytes(path: &Path) -> Result<Vec<u8>, HostError> {
     let mut bytes = Vec::new();
+    // To open a pipe would wait for somebody who writes.
+    if path.metadata().is_ok_and(|of| !of.is_file()) {
+        return Err(HostError::Usage(format!("{} is no file", path.display())));
+    }
     let read = fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|error| HostError::Usage(format!("cannot read {}: {error}", path.display())))?;
     match bytes.len() as u64 > MOST_BYTES {
@@ -289,5 +294,15 @@ mod tests {
         let mut resolver = Resolver::new(&host, "2");
         let error = resolver.refuse_other(&rehearsal(1)).unwrap_err().to_string();
         assert_eq!(error, "the job is for guardrail 0, and this is 2; use the same build on all machines");
+    }
+
+    #[test]
+    fn what_a_job_leaves_out_is_refused_and_a_pipe_is_not_waited_for() {
+        let host = Host::embedded().unwrap();
+        let mut resolver = Resolver::new(&host, "0");
+        let more = Job { inputs: BTreeMap::from([("driver".to_owned(), "1".to_owned())]), ..rehearsal(1) };
+        let error = resolver.refuse_other(&more).unwrap_err().to_string();
+        assert!(error.contains("the driver of rehearsal 1"), "{error}");
+        assert!(bytes(Path::new("/dev/zero")).unwrap_err().to_string().contains("is no file"));
     }
 }

@@ -5,6 +5,7 @@ use crate::engine::nats::link::{CALL, Connected, Link, OUTAGE, pack};
 use crate::engine::nats::{Failure, JOBS, PROGRESS, RESULTS};
 use crate::job::{Job, Key};
 use crate::outcome::Outcome;
+use crate::spec::Spec;
 use crate::store::{MOST_LOG, Store};
 use crate::work::Worked;
 use async_nats::jetstream::consumer::PullConsumer;
@@ -12,6 +13,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{AckKind, Context, Message};
 use futures_util::StreamExt;
 use guardrail_host::error::sentence;
+use guardrail_host::from_source::is_source;
 use guardrail_host::{Host, HostError};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -148,6 +150,16 @@ impl Working<'_> {
                 "the server has jobs for guardrail {}, and this is {}; use the same build on all machines",
                 asked.job.build, self.build
             )));
+        }
+        // A build runs what the sources' makefile says, with all rights of this user.
+        if let Spec::Check(check) = &asked.job.spec
+            && is_source(&check.driver)
+        {
+            let log = format!(
+                "{} names sources, which no job from a server may; build the driver first (guardrail build)",
+                check.driver
+            );
+            return self.failed(&message, &asked, log);
         }
         let known = self.store.as_ref().and_then(|store| store.result(&asked.key));
         let computed = match known {
@@ -288,7 +300,7 @@ fn parse(subject: &str, payload: &[u8]) -> Result<Asked, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Rehearsal, Spec};
+    use crate::spec::Rehearsal;
     use std::collections::BTreeMap;
 
     #[test]
