@@ -10,7 +10,7 @@ use guardrail_report::fail_on::FailOn;
 use guardrail_report::list::{FindingList, MAX_FILE};
 use guardrail_report::marks::Source;
 use guardrail_report::suppress::{Date, Rules};
-use guardrail_report::{Report, baseline, compare, suppress};
+use guardrail_report::{Report, RunEnd, baseline, compare, suppress};
 use std::path::{Path, PathBuf};
 
 /// Which findings are known or accepted, as the user named them.
@@ -125,15 +125,13 @@ impl Known {
         if status != Status::Findings || report.findings.iter().any(|finding| self.fail_on.counts(finding)) {
             return Ok(status);
         }
-        match report.run.outcome.as_str() {
-            "completed" => Ok(Status::Clean),
-            "truncated" | "interrupted" | "not-exercised" | "no-device-bound" => {
-                Err(HostError::NotExercised(format!(
-                    "the run did not see enough ({}), and no finding counts",
-                    report.run.outcome
-                )))
-            }
-            outcome => Err(HostError::Run(format!(
+        let outcome = &report.run.outcome;
+        match report.run.end() {
+            RunEnd::Complete => Ok(Status::Clean),
+            RunEnd::TooLittle => Err(HostError::NotExercised(format!(
+                "the run did not see enough ({outcome}), and no finding counts"
+            ))),
+            RunEnd::Failed => Err(HostError::Run(format!(
                 "the run did not complete ({outcome}), and no finding that counts explains it"
             ))),
         }

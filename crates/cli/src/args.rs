@@ -12,6 +12,7 @@ mod opened;
 mod output;
 mod protocol;
 mod report;
+mod runs;
 mod serve;
 mod symbols;
 mod transact;

@@ -108,31 +108,31 @@ fn show(args: &FleetStatusArgs) -> Result<Status, CliError> {
 }
 
 fn jobs(args: &FleetJobsArgs) -> Result<Status, CliError> {
+    let FleetJobsArgs { places, each, seeds } = args;
     let host = Host::open()?;
-    let checkers = guardrail_check::tools(&args.tool)?;
-    let variables: BTreeMap<String, String> = variables(&args.variables)?.into_iter().collect();
-    if let Some(workload) = &args.workload {
+    let checkers = guardrail_check::tools(&each.tool)?;
+    let variables: BTreeMap<String, String> = variables(&each.variables)?.into_iter().collect();
+    if let Some(workload) = &each.workload {
         survey::refuse_workload(workload)?;
     }
-    settings::refuse_unknown(args.workload.as_deref(), variables.keys().map(String::as_str))?;
-    let places = survey::places(&args.driver, &args.kernel, args.every_device, &host)?;
+    settings::refuse_unknown(each.workload.as_deref(), variables.keys().map(String::as_str))?;
+    let found = survey::places(&places.driver, &places.kernel, places.every_device, &host)?;
     host.progress.finish();
     let mut text = String::new();
-    for place in places {
+    for place in found {
         let check = Check {
             driver: place.driver,
             kernel: place.kernel,
             device: place.device,
-            workload: args.workload.clone(),
+            workload: each.workload.clone(),
             variables: variables.clone(),
             seed: None,
             checkers: checkers.clone(),
-            mode: args.mode.word().to_owned(),
-            smp: args.smp,
-            timeout: args.timeout,
+            mode: each.mode.word().to_owned(),
+            smp: each.smp,
+            timeout: each.timeout,
         };
-        let seeds: Vec<Option<u64>> =
-            if args.seeds == 0 { vec![None] } else { (1..=args.seeds).map(Some).collect() };
+        let seeds: Vec<Option<u64>> = if *seeds == 0 { vec![None] } else { (1..=*seeds).map(Some).collect() };
         for seed in seeds {
             let spec = Spec::Check(Check { seed, ..check.clone() });
             text += &serde_json::to_string(&spec).map_err(|error| CliError::Run(error.to_string()))?;

@@ -6,7 +6,7 @@ use crate::outcome::{MOST_BODY, Outcome};
 use crate::spec::{Check, Rehearsal, Spec};
 use crate::store::MOST_LOG;
 use guardrail_host::error::sentence;
-use guardrail_host::process::Process;
+use guardrail_host::process::{self, BEYOND, GRACE, Process};
 use guardrail_host::{Host, HostError, Status};
 use guardrail_report::json;
 use guardrail_report::text::clean;
@@ -18,10 +18,6 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// The time of a check beyond its guest's limit: for reading the kernel, and for the analysis's lag.
-const BEYOND: Duration = Duration::from_secs(300);
-/// How long a check may take to end in order after a signal.
-const GRACE: Duration = Duration::from_secs(20);
 /// The time between two looks at a job.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -216,10 +212,8 @@ fn end_of(file: &Path) -> Vec<u8> {
 
 /// The error in a log, or its last line.
 pub fn last_words(log: &str) -> String {
-    let error = log.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    let words = error.or(log.lines().rev().find(|line| !line.is_empty()));
     // Logs come from other machines, and hold what guests print.
-    clean(words.unwrap_or("it left no log"))
+    clean(process::last_words(log).unwrap_or("it left no log"))
 }
 
 #[cfg(test)]

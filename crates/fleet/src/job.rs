@@ -2,7 +2,7 @@
 
 use crate::canonical::{canonical, digest};
 use crate::spec::{Check, Spec};
-use guardrail_host::{Host, HostError, folders, zoo};
+use guardrail_host::{Host, HostError, files, folders, from_source, zoo};
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
@@ -10,17 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 /// Name and version of what a key is a digest of.
 const KEY_SCHEMA: &str = "guardrail-job/1";
 /// The most bytes of one input that are read.
 const MOST_BYTES: u64 = 512 << 20;
-/// The most files of a folder of sources.
-const MOST_FILES: usize = 10_000;
 
 /// The address of a job and of its result: a SHA-256, as 64 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -142,7 +138,8 @@ impl<'a> Resolver<'a> {
                 Some(sources) => format!("{sources:016x}"),
                 None => return Err(HostError::Usage(format!("the zoo has no driver '{name}'"))),
             },
-            None if check.driver.contains('/') => of_path(Path::new(&check.driver))?,
+            None if from_source::is_source(&check.driver) => from_source::state(&check.driver)?,
+            None if check.driver.contains('/') => of_file(Path::new(&check.driver))?,
             None => {
                 let plan = modules.plan(&check.driver)?;
                 let files = plan.before.iter().chain([&plan.driver]);
@@ -152,7 +149,7 @@ impl<'a> Resolver<'a> {
         };
         inputs.insert("driver".to_owned(), driver);
         if let Some(path) = check.workload.as_deref().filter(|name| name.contains('/')) {
-            inputs.insert("workload".to_owned(), of_path(Path::new(path))?);
+            inputs.insert("workload".to_owned(), of_file(Path::new(path))?);
         }
         Ok(inputs)
     }
@@ -188,55 +185,24 @@ fn located(check: Check) -> Result<Check, HostError> {
     })
 }
 
-/// The digest of a file, or of all files below a folder with their names.
-fn of_path(path: &Path) -> Result<String, HostError> {
-    if !path.is_dir() {
-        return Ok(digest(&[&bytes(path)?]));
-    }
-    let mut files = Vec::new();
-    let mut folders = vec![path.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let failed = HostError::io("list", folder.display());
-        let entries: std::io::Result<Vec<_>> = fs::read_dir(&folder).and_then(Iterator::collect);
-        for entry in entries.map_err(failed)? {
-            // Links are not followed, so that the walk ends.
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                Ok(kind) if kind.is_file() => files.push(entry.path()),
-                _ => {}
-            }
-        }
-        if files.len() + folders.len() > MOST_FILES {
-            return Err(HostError::Usage(format!("{} has more than {MOST_FILES} files", path.display())));
-        }
-    }
-    files.sort();
-    let line = |file: &PathBuf| -> Result<String, HostError> {
-        let name = file.strip_prefix(path).unwrap_or(file).display().to_string();
-        Ok(format!("{name}\0{}", digest(&[&bytes(file)?])))
-    };
-    let lines: Vec<String> = files.iter().map(line).collect::<Result<_, _>>()?;
-    Ok(digest(&lines.iter().map(String::as_bytes).collect::<Vec<_>>()))
+/// The digest of a file.
+fn of_file(path: &Path) -> Result<String, HostError> {
+    Ok(digest(&[&bytes(path)?]))
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, HostError> {
-    let mut bytes = Vec::new();
     // To open a pipe would wait for somebody who writes.
     if path.metadata().is_ok_and(|of| !of.is_file()) {
         return Err(HostError::Usage(format!("{} is no file", path.display())));
     }
-    let read = fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
-    read.map_err(|error| HostError::Usage(format!("cannot read {}: {error}", path.display())))?;
-    match bytes.len() as u64 > MOST_BYTES {
-        true => Err(HostError::Usage(format!("{} is larger than {} MiB", path.display(), MOST_BYTES >> 20))),
-        false => Ok(bytes),
-    }
+    files::input(path, MOST_BYTES)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spec::Rehearsal;
+    use std::fs;
 
     pub fn rehearsal(seed: u64) -> Job {
         let spec = Spec::Rehearsal(Rehearsal { milliseconds: 1, seed, fails: false });
@@ -279,13 +245,15 @@ mod tests {
         fs::create_dir(folder.path().join("a")).unwrap();
         fs::write(folder.path().join("a/b.c"), "1").unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("loop")).unwrap();
-        let first = of_path(folder.path()).unwrap();
+        fs::write(folder.path().join("Kbuild"), "obj-m += a/b.o\n").unwrap();
+        let state = || from_source::state(&folder.path().display().to_string());
+        let first = state().unwrap();
         fs::write(folder.path().join("a/b.c"), "2").unwrap();
-        let second = of_path(folder.path()).unwrap();
+        let second = state().unwrap();
         fs::rename(folder.path().join("a/b.c"), folder.path().join("a/c.c")).unwrap();
-        let third = of_path(folder.path()).unwrap();
+        let third = state().unwrap();
         assert!(first != second && second != third);
-        assert!(of_path(Path::new("/nonexistent")).unwrap_err().to_string().starts_with("cannot read"));
+        assert!(of_file(Path::new("/nonexistent")).unwrap_err().to_string().starts_with("cannot read"));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::counts::Counts;
 use crate::error::{Error, Result};
-use crate::lines::{receive, send};
+use crate::lines::{listen, receive, send};
 use crate::memory::Memory;
 use crate::policy::Gate;
 use crate::sys;
@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// The time limit for an answer of the process; closing waits for the device's disks.
@@ -95,27 +95,16 @@ impl Process {
         let jail = jail.more_memory(u64::from(options.memory_mib) << 20);
         let mut child = guardrail_jail::spawn(&mut command, &jail)
             .map_err(|error| Error::Process { what: format!("cannot be started: {error}") })?;
-        let pipes = (child.stdin.take(), child.stdout.take());
-        let (send, answers) = mpsc::channel();
+        let (stdin, answers) = (child.stdin.take(), listen(child.stdout.take()));
         let mut process = Process {
             child,
-            stdin: pipes.0,
+            stdin,
             answers,
             arguments: Vec::new(),
             last: State::default(),
             socket: vfio_user::socket(&options.folder),
             memory,
         };
-        if let Some(stdout) = pipes.1 {
-            std::thread::spawn(move || {
-                let mut input = BufReader::new(stdout);
-                while let Some(answer) = receive(&mut input) {
-                    if send.send(answer).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
         let number = process.memory.number();
         process.order(&Order::Start(Box::new(options.clone()), number, policy))?;
         match process.answer(LIMIT)? {

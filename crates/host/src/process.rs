@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// Has the process of a command killed when the thread that starts it ends.
 pub fn kill_with_parent(command: &mut Command) {
@@ -22,6 +23,17 @@ fn end_with_parent(command: &mut Command, signal: libc::c_int) {
             _ => Err(std::io::Error::last_os_error()),
         });
     }
+}
+
+/// The time of a check beyond its guest's limit: for reading the kernel, and for the analysis's lag.
+pub const BEYOND: Duration = Duration::from_secs(300);
+/// How long a check may take to end in order after a signal.
+pub const GRACE: Duration = Duration::from_secs(20);
+
+/// The error that a check ended with, or its last line; `None` where it said nothing.
+pub fn last_words(stderr: &str) -> Option<&str> {
+    let error = stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    error.or(stderr.lines().rev().find(|line| !line.is_empty()))
 }
 
 /// A running `guardrail check`; dropping it ends it. Its guest ends with it.

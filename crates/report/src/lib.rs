@@ -34,4 +34,6 @@ pub mod survey;
 pub mod text;
 pub mod timeline;
 
-pub use model::{Gate, GateOutside, GateOutsideSpace, GateSpace, ModuleIdentity, Report, Run, SCHEMA, Step};
+pub use model::{
+    Gate, GateOutside, GateOutsideSpace, GateSpace, ModuleIdentity, Report, Run, RunEnd, SCHEMA, Step,
+};

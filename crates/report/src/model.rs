@@ -33,6 +33,17 @@ pub struct Report {
     pub suppressions: Option<Suppressions>,
 }
 
+/// What the outcome of a run says where no finding counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The run completed.
+    Complete,
+    /// The run did not see enough of the driver.
+    TooLittle,
+    /// The run failed, and nothing explains its end.
+    Failed,
+}
+
 /// Outcome and statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -87,6 +98,17 @@ pub struct Run {
     pub kernel_log: Option<String>,
     /// Further facts about the run, one sentence each.
     pub notes: Vec<String>,
+}
+
+impl Run {
+    /// What the outcome says where no finding counts.
+    pub fn end(&self) -> RunEnd {
+        match self.outcome.as_str() {
+            "completed" => RunEnd::Complete,
+            "truncated" | "interrupted" | "not-exercised" | "no-device-bound" => RunEnd::TooLittle,
+            _ => RunEnd::Failed,
+        }
+    }
 }
 
 /// What identifies the build of a driver.

@@ -6,10 +6,10 @@ use crate::names::Names;
 use crate::order::Order;
 use crate::read::{self, Found, FoundRun, FoundSurvey};
 use guardrail_finding::{Finding, Severity};
-use guardrail_report::Report;
 use guardrail_report::fail_on::FailOn;
 use guardrail_report::list::FindingList;
 use guardrail_report::survey::{Position, State, Summary, shown};
+use guardrail_report::{Report, RunEnd};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::SystemTime;
@@ -259,16 +259,16 @@ fn run(name: String, place: String, written: SystemTime, mut report: Report) -> 
     Run { name, place, written, state, survey: None, finding_names, left_out, found, list, group: 0, report }
 }
 
-/// The verdict that `check` gives by its exit status, from the report alone.
+/// The verdict that `check` gives by its exit status without `--fail-on`, from the report alone.
 fn verdict(report: &Report) -> State {
     let cut = report.run.gate.as_ref().is_some_and(|gate| gate.closed.is_some());
     let counts = report.findings.iter().any(|finding| FailOn::default().counts(finding));
-    match report.run.outcome.as_str() {
+    match report.run.end() {
         _ if cut => State::CutOff,
         _ if counts => State::Findings,
-        "completed" => State::Clean,
-        "truncated" | "interrupted" | "not-exercised" | "no-device-bound" => State::NotExercised,
-        _ => State::Failed,
+        RunEnd::Complete => State::Clean,
+        RunEnd::TooLittle => State::NotExercised,
+        RunEnd::Failed => State::Failed,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the registers of a device answer.
 
 use crate::constants::Constants;
+use guardrail_usb_device::mixed;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -102,7 +103,7 @@ impl Answers {
             Kind::Ones => u64::MAX,
             Kind::Compared => self.compared(place).unwrap_or(0),
             Kind::ComparedAlways => self.compared(place).unwrap_or(u64::MAX),
-            Kind::Random | Kind::RandomAlways => self.mixed(place, 0),
+            Kind::Random | Kind::RandomAlways => self.random(place, 0),
         };
         if kind == Kind::RandomAlways || kind == Kind::ComparedAlways && self.compared(place).is_some() {
             return first;
@@ -122,7 +123,7 @@ impl Answers {
         let chosen = match values {
             [] => return None,
             // A random one of several, once each had its turn.
-            _ if turn >= values.len() => self.mixed(place, 1) as usize % values.len(),
+            _ if turn >= values.len() => self.random(place, 1) as usize % values.len(),
             _ => turn,
         };
         Some(values[chosen].into())
@@ -142,23 +143,15 @@ impl Answers {
             }
             // One bit after the other, then anything.
             _ if tries - 3 - 2 * few < 32 => 1 << (tries - 3 - 2 * few),
-            _ => self.mixed(place, tries as u64),
+            _ => self.random(place, tries as u64),
         }
     }
 
     /// A number that looks random (splitmix64 of plan, place and turn).
-    fn mixed(&self, (bar, offset): Place, turn: u64) -> u64 {
+    fn random(&self, (bar, offset): Place, turn: u64) -> u64 {
         let seed = offset ^ u64::from(bar) << 40 ^ u64::from(self.plan) << 44 ^ turn << 20;
-        mix(seed)
+        mixed(seed)
     }
-}
-
-/// One step of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-pub(crate) fn mix(seed: u64) -> u64 {
-    let mut value = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A synthetic PCI device.
 
-use crate::answers::{Answers, mix};
+use crate::answers::Answers;
 use crate::config::{ConfigSpace, Interrupts, SIZE};
 use crate::constants::Constants;
 use crate::ids::PciIds;
@@ -8,6 +8,7 @@ use crate::shape::{Shape, VECTORS};
 use crate::ticks::Ticks;
 use guardrail_gate::device::{Device, Interrupt, Layout, Operations};
 use guardrail_gate::{Error, Result, Space};
+use guardrail_usb_device::mixed;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,7 @@ impl PciDevice {
             Interrupts::Line if !self.accessed => return None,
             Interrupts::Line => Interrupt::Line(true),
             Interrupts::Msi => Interrupt::Msi(0),
-            Interrupts::MsiX => Interrupt::MsiX((mix(number.into()) % u64::from(VECTORS)) as u32),
+            Interrupts::MsiX => Interrupt::MsiX((mixed(number.into()) % u64::from(VECTORS)) as u32),
         };
         self.interrupts = Some(number + 1);
         Some(interrupt)

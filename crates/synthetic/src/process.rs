@@ -11,7 +11,7 @@ use crate::shape::{Resources, Shape};
 use crate::usb;
 use guardrail_binfmt::KernelImage;
 use guardrail_binfmt::module::ModuleImage;
-use guardrail_gate::lines::{receive, send};
+use guardrail_gate::lines::{listen, receive, send};
 use guardrail_gate::vfio_user::{self, Server};
 use guardrail_gate::{Memory, Open, device};
 use guardrail_jail::{Jail, Role};
@@ -20,7 +20,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// How long the process may take to answer.
@@ -72,8 +72,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program that calls [`serve`], for a PCI device with these IDs, or USB devices of all plans. Sockets and the files of the driver
-    /// and what it stands on, `modules`, are in `folder`; `kernel` is the image that it runs in; the guest has `memory_mib` MiB. `reach` lists what any program of this machine needs to start.
+    /// Starts a program that calls [`serve`], for a PCI device with these IDs, or USB devices of all plans.
+    ///
+    /// The sockets will be in `folder`, and so are the files of the driver and of what it stands on, `modules`. `kernel` is
+    /// the image that it runs in, the guest has `memory_mib` MiB, and `reach` lists what any program of this machine needs.
     pub fn start(
         mut command: Command,
         folder: &Path,
@@ -97,18 +99,7 @@ impl Process {
         let jail = jail.unix_sockets().apart(Role::Gate);
         let mut child =
             guardrail_jail::spawn(&mut command, &jail).map_err(|error| failed(error.to_string()))?;
-        let (sender, answers) = mpsc::channel();
-        let stdin = child.stdin.take();
-        if let Some(stdout) = child.stdout.take() {
-            std::thread::spawn(move || {
-                let mut input = BufReader::new(stdout);
-                while let Some(answer) = receive(&mut input) {
-                    if sender.send(answer).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
+        let (stdin, answers) = (child.stdin.take(), listen(child.stdout.take()));
         let mut process = Process { child, stdin, answers, arguments: Vec::new(), memory };
         if !process.stdin.as_mut().is_some_and(|stdin| send(stdin, &job)) {
             return Err(failed("its process does not listen".into()));

@@ -40,4 +40,5 @@ pub use descriptors::Descriptors;
 pub use device::Device;
 pub use error::Error;
 pub use plan::CURATED;
+pub use random::mixed;
 pub use serve::serve;

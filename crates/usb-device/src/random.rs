@@ -4,6 +4,18 @@
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
+/// How far apart the states of two numbers in a row are.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The number behind a state: one step of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014).
+pub fn mixed(state: u64) -> u64 {
+    let state = state.wrapping_add(STEP);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 impl Random {
     /// A generator whose numbers depend on all of `seeds`.
     pub fn new(seeds: &[u64]) -> Random {
@@ -17,10 +29,9 @@ impl Random {
 
     /// The next 64 bits.
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let number = mixed(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        number
     }
 
     /// A number below `limit`; 0 where `limit` is 0.

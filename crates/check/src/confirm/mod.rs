@@ -265,17 +265,17 @@ fn held_run(
     let log_options =
         LogOptions { words_per_ring: RING_WORDS, readers: 1, ..LogOptions::new(plan.cpus.into()) };
     let log = Log::create_with(shared.log(), &log_options)?;
-    let reader = MergedReader::attach(&log)?;
-    let over = Arc::new(AtomicBool::new(false));
-    let ends = Arc::clone(&over);
-    let meets =
-        std::thread::spawn(move || collect(reader, |meet| _ = enough(meet) && !ends.swap(true, Relaxed)));
     let mut options = Options {
         plugins: vec![Plugin { library: tracer, config }],
         reach: tracer::reach(&shared.log()),
         ..options(plan, prepared, scheduling, folder.path())
     };
     let synthetic = Synthetic::start(prepared, &mut options)?;
+    let reader = MergedReader::attach(&log)?;
+    let over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&over);
+    let meets =
+        std::thread::spawn(move || collect(reader, |meet| _ = enough(meet) && !ends.swap(true, Relaxed)));
     let guest = Guest {
         log: &log,
         shared: &shared,

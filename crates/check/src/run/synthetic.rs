@@ -21,8 +21,7 @@ const FOLDER: &str = "synthetic";
 
 /// Running devices; dropping them ends them.
 pub struct Synthetic {
-    /// `None` once they were stopped.
-    process: RefCell<Option<Process>>,
+    process: RefCell<Process>,
     _folder: Folder,
 }
 
@@ -92,18 +91,17 @@ impl Synthetic {
         options.inherited.push(process.memory().descriptor());
         // The devices' sockets.
         options.reach = std::mem::take(&mut options.reach).unix_sockets();
-        Ok(Some(Synthetic { process: RefCell::new(Some(process)), _folder: folder }))
+        Ok(Some(Synthetic { process: RefCell::new(process), _folder: folder }))
     }
 
     /// Why the devices are gone; `None` while they are there.
     pub fn failure(&self) -> Option<String> {
-        self.process.borrow_mut().as_mut()?.failure()
+        self.process.borrow_mut().failure()
     }
 
     /// Ends the devices; returns a line about what the driver did with them.
     pub fn stop(self) -> Result<String, HostError> {
-        let Some(process) = self.process.take() else { return Ok(String::new()) };
-        let all = process.stop().map_err(failed)?;
+        let all = self.process.into_inner().stop().map_err(failed)?;
         let sum = |of: fn(&Accesses) -> u64| all.iter().map(of).sum::<u64>();
         Ok(format!(
             "the synthetic devices answered {} reads and took {} writes; they sent {} interrupts",

@@ -6,7 +6,7 @@ use crate::plan::Mode;
 use crate::survey::SurveyPlan;
 use crate::survey::matrix::Planned;
 use guardrail_finding::Finding;
-use guardrail_host::process::Process;
+use guardrail_host::process::{self, BEYOND, GRACE, Process};
 use guardrail_host::{HostError, Status};
 use guardrail_report::survey::{Skipped, State};
 use guardrail_report::{Report, json};
@@ -15,10 +15,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The time of a run beyond its guest's limit: for reading the kernel, and for the analysis's lag.
-const BEYOND: Duration = Duration::from_secs(300);
-/// How long a run may take to end in order after a signal.
-const GRACE: Duration = Duration::from_secs(20);
 /// The most bytes that are read of a run's output.
 const MAX_TEXT: usize = 64 << 20;
 
@@ -172,8 +168,7 @@ fn closed_by(report: &Report) -> Option<String> {
 
 /// The error that a run ended with.
 fn last_words(stderr: &str) -> String {
-    let error = stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    error.or(stderr.lines().last()).unwrap_or("it ended without a word").to_owned()
+    process::last_words(stderr).unwrap_or("it ended without a word").to_owned()
 }
 
 /// The steps that the progress lines report as skipped.

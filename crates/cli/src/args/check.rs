@@ -3,6 +3,7 @@
 use crate::args::choice::one_of;
 use crate::args::known::KnownArgs;
 use crate::args::opened::OpenArgs;
+use crate::args::runs::{EachArgs, PlaceArgs};
 use crate::args::symbols::SymbolArgs;
 use crate::args::{ListFormat, OutputArgs, TableFormat};
 use clap::Args;
@@ -292,39 +293,18 @@ pub struct ViewArgs {
 /// Arguments of `survey`.
 #[derive(Debug, Args)]
 pub struct SurveyArgs {
-    /// The drivers, separated by commas (default: all of the catalog)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub driver: Vec<String>,
-    /// The kernels, separated by commas (default: 6.1, 6.12 and 7.2)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub kernel: Vec<String>,
-    /// A run for each device that a driver binds, not only for the usual one
-    #[arg(long)]
-    pub every_device: bool,
+    /// Which runs there are.
+    #[command(flatten)]
+    pub places: PlaceArgs,
     /// Run modules that the catalog does not list on synthetic devices
     #[arg(long)]
     pub synthetic: bool,
     /// How many guests run at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub jobs: u8,
-    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
-    #[arg(long, value_name = "NAME,...", default_value = "all")]
-    pub tool: String,
-    /// What happens at a finding; with another than permissive, device accesses are held
-    #[arg(long, value_parser = one_of::<Mode>(), default_value = "permissive")]
-    pub mode: Mode,
-    /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
-    #[arg(long, value_name = "NAME|SCRIPT")]
-    pub workload: Option<String>,
-    /// Number of guest CPUs, 1 to 4
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
-    pub smp: u8,
-    /// A variable of the workload, such as DOWNLOAD_MB=1; may be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub variables: Vec<String>,
-    /// Longest time that each guest may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub timeout: u64,
+    /// What each run is like.
+    #[command(flatten)]
+    pub each: EachArgs,
     /// The folder of the survey; one that was interrupted goes on
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
@@ -359,17 +339,17 @@ impl SurveyArgs {
     /// The survey that the arguments ask for.
     pub fn plan(&self) -> Result<SurveyPlan, HostError> {
         Ok(SurveyPlan {
-            drivers: self.driver.clone(),
-            kernels: self.kernel.clone(),
-            every_device: self.every_device,
+            drivers: self.places.driver.clone(),
+            kernels: self.places.kernel.clone(),
+            every_device: self.places.every_device,
             synthetic: self.synthetic,
             jobs: self.jobs,
-            tools: guardrail_check::tools(&self.tool)?,
-            mode: self.mode,
-            workload: self.workload.clone(),
-            cpus: self.smp,
-            variables: self.variables.clone(),
-            time_limit: Duration::from_secs(self.timeout),
+            tools: guardrail_check::tools(&self.each.tool)?,
+            mode: self.each.mode,
+            workload: self.each.workload.clone(),
+            cpus: self.each.smp,
+            variables: self.each.variables.clone(),
+            time_limit: Duration::from_secs(self.each.timeout),
             out: self.out.clone(),
             record: self.record,
             retry: self.retry,

@@ -1,9 +1,8 @@
 //! Arguments of `job` and `fleet`.
 
 use crate::args::TableFormat;
-use crate::args::choice::one_of;
+use crate::args::runs::{EachArgs, PlaceArgs};
 use clap::{Args, Subcommand};
-use guardrail_check::Mode;
 use guardrail_fleet::{EngineKind, RunPlan};
 use std::path::PathBuf;
 
@@ -97,36 +96,15 @@ pub struct FleetStatusArgs {
 /// Arguments of `fleet jobs`.
 #[derive(Debug, Args)]
 pub struct FleetJobsArgs {
-    /// The drivers, separated by commas (default: all of the catalog)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub driver: Vec<String>,
-    /// The kernels, separated by commas (default: 6.1, 6.12 and 7.2)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub kernel: Vec<String>,
-    /// A job for each device that a driver binds, not only for the usual one
-    #[arg(long)]
-    pub every_device: bool,
-    /// The checkers, separated by commas; "quiet" is all but drcheck, "all" is all
-    #[arg(long, value_name = "NAME,...", default_value = "all")]
-    pub tool: String,
-    /// What happens at a finding; with another than permissive, device accesses are held
-    #[arg(long, value_parser = one_of::<Mode>(), default_value = "permissive")]
-    pub mode: Mode,
-    /// What exercises each driver, instead of the workload of its class; "full" is all that a class has
-    #[arg(long, value_name = "NAME|SCRIPT")]
-    pub workload: Option<String>,
-    /// Number of guest CPUs, 1 to 4
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
-    pub smp: u8,
-    /// A variable of the workload, such as DOWNLOAD_MB=1; may be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub variables: Vec<String>,
+    /// Which runs there are.
+    #[command(flatten)]
+    pub places: PlaceArgs,
+    /// What each run is like.
+    #[command(flatten)]
+    pub each: EachArgs,
     /// A job for each of so many seeds, which the workload gets as the variable SEED
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub seeds: u64,
-    /// Longest time that each guest may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub timeout: u64,
 }
 
 impl FleetRunArgs {
