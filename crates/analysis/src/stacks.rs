@@ -116,6 +116,45 @@ impl Stacks {
         StackId(self.table.len() as u32)
     }
 
+    /// Changes the addresses of all stacks so far, of which no two may become one. A later stack with an old address is another.
+    pub fn readdress(&mut self, to: impl Fn(u64) -> u64) {
+        let changed = |near: &Arc<[u64]>| {
+            // A return address names the call before it.
+            let behind = |(i, &at): (usize, &u64)| at.wrapping_sub(u64::from(i > 0));
+            near.iter().enumerate().any(|place| to(behind(place)) != behind(place))
+        };
+        let moved = |i: usize, at: u64| {
+            let back = u64::from(i > 0);
+            to(at.wrapping_sub(back)).wrapping_add(back)
+        };
+        for i in 0..self.table.len() {
+            let near = Arc::clone(&self.table[i].near);
+            if !changed(&near) {
+                continue;
+            }
+            let new: Arc<[u64]> = near.iter().enumerate().map(|(i, &at)| moved(i, at)).collect();
+            if let Some(id) = self.ids.remove(&near) {
+                self.ids.insert(Arc::clone(&new), id);
+            }
+            self.table[i].near = new;
+        }
+        for i in 0..self.outer.len() {
+            let word = |&word: &u64| {
+                let frame = StackFrame::decode(word);
+                let address = moved(usize::from(!frame.interrupted), frame.address);
+                StackFrame { address, ..frame }.encode()
+            };
+            let new: Arc<[u64]> = self.outer[i].iter().map(word).collect();
+            if new == self.outer[i] {
+                continue;
+            }
+            if let Some(id) = self.outer_ids.remove(&self.outer[i]) {
+                self.outer_ids.insert(Arc::clone(&new), id);
+            }
+            self.outer[i] = new;
+        }
+    }
+
     fn entry(&self, id: StackId) -> Option<&Entry> {
         (id.0 as usize).checked_sub(1).and_then(|i| self.table.get(i))
     }
@@ -217,6 +256,26 @@ mod tests {
         assert_eq!(stacks.intern(&[7, 8], one), ids[0]);
         assert_eq!(stacks.trace(ids[1]), CallTrace { near: vec![7, 8], outer: two });
         assert_eq!(stacks.get(ids[0]), [7, 8]);
+    }
+
+    #[test]
+    fn stacks_so_far_get_other_addresses_and_keep_their_numbers() {
+        let mut stacks = Stacks::default();
+        let outer = stacks.intern_outer(&words(&[(9, false, false), (5, true, true), (6, false, false)]));
+        let (old, other) = (stacks.intern(&[5, 6, 8], outer), stacks.intern(&[4, 5], OuterId(0)));
+        // Code from 5 to 7: a call at its end returns to 7.
+        let to = |at| if (5..7).contains(&at) { at + 100 } else { at };
+        stacks.readdress(to);
+        assert_eq!((stacks.get(old), stacks.get(other)), (&[105, 106, 8][..], &[4, 5][..]));
+        let frames: Vec<u64> = stacks.outer_frames(outer).map(|frame| frame.address).collect();
+        assert_eq!(frames, [9, 105, 106]);
+        let new = stacks.intern(&[5, 6, 8], outer);
+        assert!(new != old && stacks.near(new) != stacks.near(old));
+        assert_eq!(stacks.intern(&[105, 106, 8], outer), old);
+        let third = stacks.intern(&[4, 8], OuterId(0));
+        assert_eq!(stacks.get(third), [4, 8]);
+        stacks.readdress(to);
+        assert_eq!(stacks.get(old), [105, 106, 8]);
     }
 
     #[test]

@@ -22,6 +22,33 @@ pub struct Module {
     pub map: ModuleMap,
 }
 
+/// Where code of modules is named whose memory belongs to others now, such as their init functions: no code runs there (the
+/// shadow memory of KASAN; Documentation/arch/x86/x86_64/mm.rst).
+const GONE: u64 = 0xffff_ec00_0000_0000;
+/// The largest region, in bytes.
+pub const MAX_REGION: u64 = 1 << 30;
+/// Most such regions.
+const MAX_GONE: usize = 4096;
+
+/// A region of a loaded module whose memory belongs to another now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Where it was.
+    was: Region,
+    /// Where it is named.
+    now: u64,
+}
+
+impl Gone {
+    /// The address by which a former address of the region is named.
+    pub fn named(&self, addr: u64) -> u64 {
+        match addr.wrapping_sub(self.was.start) {
+            offset if offset < self.was.size => self.now + offset,
+            _ => addr,
+        }
+    }
+}
+
 /// Most modules that are remembered at a time and not watched.
 const MAX_OTHERS: usize = 256;
 
@@ -57,6 +84,8 @@ pub struct Modules {
     span: (u64, u64),
     /// Ranges that hold code or data of loaded modules.
     live: Vec<(u64, u64)>,
+    /// Regions of loaded modules whose memory belongs to others.
+    gone: Vec<Gone>,
 }
 
 impl Modules {
@@ -78,6 +107,30 @@ impl Modules {
         self.list.push(module);
         self.refresh();
         Some(self.list.len() as u32 - 1)
+    }
+
+    /// A module comes to these regions. Returns which ones of loaded modules are gone since, and have other addresses now.
+    pub fn make_way(&mut self, regions: &[Region]) -> Vec<Gone> {
+        let first = self.gone.len();
+        for module in self.list.iter_mut().filter(|module| module.loaded) {
+            for old in module.regions.iter_mut().filter(|old| regions.iter().any(|new| overlap(old, new))) {
+                if self.gone.len() >= MAX_GONE {
+                    return self.gone.split_off(first);
+                }
+                let now = GONE + self.gone.len() as u64 * MAX_REGION;
+                self.gone.push(Gone { was: *old, now });
+                old.start = now;
+            }
+        }
+        self.refresh();
+        self.gone[first..].to_vec()
+    }
+
+    /// The address that the module's file knows for what is named by `addr`.
+    fn known(&self, addr: u64) -> u64 {
+        let index = addr.wrapping_sub(GONE) / MAX_REGION;
+        let gone = usize::try_from(index).ok().and_then(|index| self.gone.get(index));
+        gone.map_or(addr, |gone| gone.was.start.wrapping_add(addr - gone.now))
     }
 
     fn refresh(&mut self) {
@@ -171,17 +224,19 @@ impl Modules {
     pub fn frame(&self, world: &dyn World, slide: u64, addr: u64, is_return: bool) -> Frame {
         let inside = if is_return { addr.wrapping_sub(1) } else { addr };
         let unknown = || ("?".to_owned(), 0);
-        let name = |functions: &[Range]| {
-            find(functions, inside).map_or_else(unknown, |f| (f.name.to_string(), addr.wrapping_sub(f.start)))
-        };
         if let Some(other) = self.other_at(inside) {
-            let (function, offset) = name(&other.functions);
+            let (function, offset) = find(&other.functions, inside)
+                .map_or_else(unknown, |f| (f.name.to_string(), addr.wrapping_sub(f.start)));
             let module = Some(other.name.to_string());
             return Frame { function, module, offset, other: true, ..Frame::default() };
         }
         if let Some((_, module)) = self.at(inside) {
-            let (function, offset) = name(&module.map.functions);
-            let source = module.map.lines.as_ref().and_then(|lines| lines(inside));
+            let known = self.known(inside);
+            let function = find(&module.map.functions, known);
+            let (function, offset) = function.map_or_else(unknown, |f| {
+                (f.name.to_string(), known.wrapping_add(addr - inside).wrapping_sub(f.start))
+            });
+            let source = module.map.lines.as_ref().and_then(|lines| lines(known));
             let Source { location, inlined } = source.unwrap_or_default();
             let module = Some(module.name.clone());
             return Frame { function, module, offset, location, inlined, ..Frame::default() };
@@ -231,6 +286,34 @@ mod tests {
         assert!(modules.other_at(0x4010).is_none());
         assert_eq!(modules.at(0x4010).unwrap().1.name, "drv");
         assert_eq!(&*modules.other_at(0x1010).unwrap().name, "core");
+    }
+
+    #[test]
+    fn a_function_whose_memory_another_module_has_keeps_its_name() {
+        let world = Kernel::new();
+        let mut modules = Modules::default();
+        let module = |name: &str, address, regions: Vec<Region>, function: &str| {
+            let range = |r: &Region| Range { start: r.start, end: r.start + r.size, name: function.into() };
+            let functions = regions.iter().map(range).collect();
+            let map = ModuleMap { functions, ..ModuleMap::default() };
+            Module { name: name.to_owned(), address, regions, loaded: true, map }
+        };
+        let name = |modules: &Modules, at| {
+            let frame = modules.frame(&world, 0, at, true);
+            (frame.module.unwrap_or_default(), frame.function, frame.offset)
+        };
+        modules.add(module("core", 1, vec![region(0x1000, 0x1000), region(0x4000, 0x1000)], "init")).unwrap();
+        let gone = modules.make_way(&[region(0x4800, 0x2000)]);
+        modules.add(module("drv", 2, vec![region(0x4800, 0x2000)], "tick")).unwrap();
+        let [gone] = gone.as_slice() else { panic!("{gone:?}") };
+        let now = gone.named(0x4810);
+        assert_eq!((gone.named(0x1010), gone.named(0x5000)), (0x1010, 0x5000));
+        assert_eq!(name(&modules, now), ("core".into(), "init".into(), 0x810));
+        assert_eq!(name(&modules, 0x4810), ("drv".into(), "tick".into(), 0x10));
+        assert!(modules.contains(now) && modules.contains(0x4810));
+        modules.unload(1).unwrap();
+        assert_eq!(name(&modules, now), ("core".into(), "init".into(), 0x810));
+        assert!(!modules.contains(now) && modules.make_way(&[region(now, 8)]).is_empty());
     }
 
     #[test]

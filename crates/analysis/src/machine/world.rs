@@ -60,6 +60,8 @@ pub struct ModuleMap {
     pub constants: Vec<Constant>,
     /// Addresses of instructions that may fault, sorted.
     pub ex_table: Vec<u64>,
+    /// The names of the modules that stay loaded as long as it does.
+    pub needs: Vec<String>,
     /// Addresses of pushes that only make room on the stack, sorted.
     pub rooms: Vec<u64>,
     /// Source lines by address in memory; `None` where the file has none.

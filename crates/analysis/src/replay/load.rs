@@ -1,7 +1,7 @@
 //! Modules are loaded and unloaded.
 
 use super::Replay;
-use crate::machine::{Module, Object, Other, Region};
+use crate::machine::{MAX_REGION, Module, Object, Other, Region};
 use guardrail_trace::event::Head;
 
 impl Replay {
@@ -12,6 +12,7 @@ impl Replay {
             self.forget(region.start, region.start.saturating_add(region.size));
         }
         self.each(0, None, |checker, cx| checker.module_comes(cx));
+        self.make_way(&regions);
         let module = Module { name, address: head.address(), regions, loaded: true, map };
         self.reports.renamed();
         if let Some(index) = self.state.modules.add(module) {
@@ -24,10 +25,21 @@ impl Replay {
     pub(super) fn other_load(&mut self, head: Head, operands: &[u64]) {
         let Some((name, regions, symbols)) = decoded(head, operands) else { return };
         let map = self.state.world.module(&name, &regions, symbols).unwrap_or_default();
+        self.make_way(&regions);
         let (name, address) = (name.into(), head.address());
         let functions = map.functions;
         self.state.modules.add_other(Other { name, address, regions, loaded: true, functions });
         self.renamed();
+    }
+
+    /// What ran in memory that a module comes to keeps its name in the stacks so far.
+    fn make_way(&mut self, regions: &[Region]) {
+        let gone = self.state.modules.make_way(regions);
+        if !gone.is_empty() {
+            let named =
+                |at| gone.iter().map(|region| region.named(at)).find(|&named| named != at).unwrap_or(at);
+            self.state.stacks.readdress(named);
+        }
     }
 
     /// A module that is not watched was unloaded. Its names stay for stacks that were recorded before.
@@ -89,7 +101,7 @@ fn decoded(head: Head, operands: &[u64]) -> Option<(String, Vec<Region>, &[u64])
     let count = usize::from(head.small);
     let regions = operands.get(9..9 + 3 * count)?.chunks_exact(3);
     let regions = regions
-        .map(|r| Region { start: r[0], size: r[1].min(1 << 30), flags: r[2] })
+        .map(|r| Region { start: r[0], size: r[1].min(MAX_REGION), flags: r[2] })
         .filter(|r| r.size > 0)
         .collect();
     Some((String::from_utf8_lossy(&name).into_owned(), regions, operands.get(9 + 3 * count..)?))

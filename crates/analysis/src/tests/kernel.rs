@@ -223,6 +223,7 @@ impl World for Kernel {
             gaps: vec![range(SLOTS + 37, SLOTS + 64, "slots")],
             constants: vec![Constant { start: TEXTS, bytes: self.texts.as_slice().into() }],
             ex_table: vec![F + 0x80],
+            needs: vec!["core".to_owned()],
             rooms: vec![ROOM],
             lines: None,
         })
@@ -295,7 +296,16 @@ pub fn begins() -> Vec<u64> {
 
 /// A module that is not watched is loaded, with its code at [`CORE`].
 pub fn loads_other(name: &[u8; 8]) -> Vec<u64> {
-    let mut words = vec![Head::encode(Kind::OtherModule, 1, CORE + 0x800), 0];
+    loads(Kind::OtherModule, name)
+}
+
+/// The module that the driver needs, which is watched, is loaded with its code at [`CORE`].
+pub fn loads_needed() -> Vec<u64> {
+    loads(Kind::ModuleLoad, b"core\0\0\0\0")
+}
+
+fn loads(kind: Kind, name: &[u8; 8]) -> Vec<u64> {
+    let mut words = vec![Head::encode(kind, 1, CORE + 0x800), 0];
     words.extend([u64::from_le_bytes(*name), 0, 0, 0, 0, 0, 0, 0]);
     words.extend([CORE, 0x1000, RegionFlags::TEXT]);
     words

@@ -129,6 +129,24 @@ impl KernelWorld {
         Sources::new(self.modules.iter().map(module).collect(), self.lines.clone())
     }
 
+    /// The modules that a module needs, and those that these need.
+    fn needs(&self, name: &str) -> Vec<String> {
+        let image = |name: &str| self.modules.get(name).map(|module| &module.image).or(self.others.get(name));
+        let mut found = vec![name.to_owned()];
+        let mut seen = 0;
+        while seen < found.len() {
+            for name in image(&found[seen]).into_iter().flat_map(ModuleImage::depends) {
+                let name = name.replace('-', "_");
+                if !found.contains(&name) && image(&name).is_some() {
+                    found.push(name);
+                }
+            }
+            seen += 1;
+        }
+        found.remove(0);
+        found
+    }
+
     fn hook_name(&self, number: u64) -> Option<&str> {
         self.hooks.get(usize::try_from(number).ok()?).map(String::as_str)
     }
@@ -204,6 +222,7 @@ impl World for KernelWorld {
             data,
             constants: module.constants(&placed),
             ex_table: placed.ex_table().to_vec(),
+            needs: self.needs(name),
             rooms: all_rooms(&module.image, &placed),
             lines: module.lines.clone().map(|lines| lookup(lines, placed)),
         })

@@ -2,7 +2,7 @@
 
 use super::functions::Caller;
 use crate::level::Level;
-use crate::machine::Out;
+use crate::machine::{Module, Out};
 use crate::order::{
     Acquired, DEVICE, EARLY, Entry, GRACE, HANDLERS, Identity, LIBRARY, LIBRARY_HANDLERS, Name, Now, Order,
     RCU, StrandId, is_task,
@@ -317,20 +317,34 @@ impl Replay {
         let order = &self.state.order;
         let pins =
             |(chart, _, _): (usize, usize, u32)| order.charts().get(chart).is_some_and(|chart| chart.pins);
-        let before = Role::Initializes.has(&entry.caller) || entry.callback.is_some_and(pins);
+        let (comes, goes) = (Role::Initializes.has(&entry.caller), Role::Unloads.has(&entry.caller));
+        let before = comes || entry.callback.is_some_and(pins);
         if before
             && order.parts().states
             && let Some(module) = self.module_of(entry.function)
         {
             self.state.order.release(entry.strand, module);
         }
+        if comes || goes {
+            self.release_needed(entry);
+        }
+    }
+
+    /// What a module needs stays loaded until its exit function has ended, or its init function, which may have failed.
+    fn release_needed(&mut self, entry: &Entry) {
+        let modules = &self.state.modules;
+        let Some((_, module)) = modules.at(entry.function) else { return };
+        let needed =
+            modules.list().iter().filter(|other| other.loaded && module.map.needs.contains(&other.name));
+        let needed: Vec<Name> = needed.filter_map(object_of).collect();
+        for other in needed {
+            self.state.order.release(entry.strand, other);
+        }
     }
 
     /// The object of order for a module: what comes before its exit function is released into it.
     pub(super) fn module_of(&self, addr: u64) -> Option<Name> {
-        let (_, module) = self.state.modules.at(addr)?;
-        // No lock or atomic is at an odd address.
-        module.regions.first().map(|region| Name::At(region.start | 1))
+        object_of(self.state.modules.at(addr)?.1)
     }
 
     /// Ends entries and calls that cannot be live when the kernel calls the driver with `rsp`.
@@ -473,4 +487,10 @@ impl Replay {
             }
         }
     }
+}
+
+/// The object of order for a module.
+fn object_of(module: &Module) -> Option<Name> {
+    // No lock or atomic is at an odd address.
+    module.regions.first().map(|region| Name::At(region.start | 1))
 }

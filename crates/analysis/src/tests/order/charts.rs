@@ -208,6 +208,29 @@ fn a_module_goes_after_its_init_function_and_its_open_files() {
 }
 
 #[test]
+fn a_module_goes_after_those_that_need_it() {
+    let mut g = Guest::new();
+    g.load_needed();
+    let (a, b, c, d) = (task(1), task(2), task(3), task(4));
+    g.by(&a).run("vfs_read", &[T], 1);
+    // A driver's thread keeps no module loaded.
+    g.by(&d).run("kthread", &[T], 2);
+    g.by(&b).run("__do_sys_delete_module", &[], 3);
+    g.place = CORE;
+    g.by(&c).enter("__do_sys_delete_module", &[]).write(4);
+    assert_eq!(g.written(4).after, [1, 3]);
+    // One that needs it not says nothing about it.
+    let mut g = Guest::new();
+    g.load_needed();
+    g.place = CORE;
+    g.by(&a).run("vfs_read", &[T], 1);
+    g.by(&b).run("__do_sys_delete_module", &[], 3);
+    g.place = F;
+    g.by(&c).enter("__do_sys_delete_module", &[]).write(4);
+    assert!(g.written(4).after.is_empty());
+}
+
+#[test]
 fn a_tasklet_that_no_call_has_initialized_is_known_by_its_address() {
     let mut g = Guest::new();
     let a = task(1);

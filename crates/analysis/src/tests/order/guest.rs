@@ -7,8 +7,8 @@ use crate::checker::Checker;
 use crate::machine::World;
 use crate::order::{Parts, Step};
 use crate::replay::Replay;
-pub use crate::tests::kernel::{F, G, HEAP};
-use crate::tests::kernel::{Kernel, begins, defines, loads_other, six};
+pub use crate::tests::kernel::{CORE, F, G, HEAP};
+use crate::tests::kernel::{Kernel, begins, defines, loads_needed, loads_other, six};
 use guardrail_finding::Finding;
 use guardrail_trace::event::{Access, EnterFlags, Head, Kind, StackFrame};
 use std::cell::RefCell;
@@ -86,6 +86,11 @@ impl Guest {
     /// The module that is not watched is loaded.
     pub fn load_other(&mut self) {
         self.words(4, &loads_other(b"core\0\0\0\0"));
+    }
+
+    /// The module that the driver needs is loaded, and watched. The kernel calls the functions at its address.
+    pub fn load_needed(&mut self) {
+        self.words(4, &loads_needed());
     }
 
     pub fn words(&mut self, cpu: u32, words: &[u64]) {
