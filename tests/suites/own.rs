@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 fn main() {
     let trials = vec![
         Trial::test("a driver's sources, a program and a file lead to a finding with its line", from_sources),
+        Trial::test("a module that the driver stands on is checked along with it", with_another),
+        Trial::test("a file says which device a driver binds", by_own_catalog),
         Trial::test("sources that do not build say why", unbuilt),
         Trial::test("a program that fails ends the workload with its status", failing),
         Trial::test("a kernel from another distribution's package boots", foreign_kernel),
@@ -79,6 +81,66 @@ fn from_sources() -> Result<(), Failed> {
     let mut left: Vec<String> = fs::read_dir(own.folder.path())?.flatten().map(names).collect();
     left.sort();
     ensure(left == ["gauge.c", "run", "words", "write_gauge"], || format!("{left:?}"))
+}
+
+/// The faults are in the other module, but for a race with it. Without a word nobody looks there.
+fn with_another() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let sources = root().join("tests/fixtures/own/pair");
+    let built = guardrail(&["build", &format!("{}/", sources.display()), "--out", &path("built")]);
+    ensure(built.status == 0, || built.said())?;
+    let script = folder.path().join("keep");
+    fs::write(
+        &script,
+        "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8; do echo text $i >/dev/pair; usleep 20000; done\n",
+    )?;
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
+    let driver = path("built/pair_driver.ko");
+    let run = |more: &[&str]| check(&[&[&driver, "--exec", &path("keep")], more].concat());
+    let alone = run(&[]);
+    ensure(alone.status == 0, || alone.said())?;
+    let both = run(&["--with", "pair-core"]);
+    let source = fs::read_to_string(sources.join("pair_core.c"))?;
+    let line = |mark: &str| source.lines().position(|line| line.contains(mark)).map(|at| at as u64 + 1);
+    let report = both.report()?;
+    for (kind, mark) in [("out-of-bounds", "/* BUG */"), ("leak", "/* LEAK */")] {
+        // A leak was allocated by the module's init function, whose memory belongs to the driver later.
+        let named = |finding: &serde_json::Value| {
+            let mut frames = finding["stack"].as_array().into_iter().flatten();
+            finding["kind"] == kind && frames.any(|frame| frame["location"]["line"].as_u64() == line(mark))
+        };
+        ensure(findings(report).any(|finding| named(finding)), || format!("{kind}: {}", both.said()))?;
+    }
+    let modules = |race: &serde_json::Value| {
+        [&race["stack"], &race["other"]["stack"]].map(|stack| stack[0]["module"].clone())
+    };
+    let races = findings(report).filter(|finding| finding["kind"] == "data-race");
+    let between = races.map(modules).any(|[one, other]| one != other && one != serde_json::Value::Null);
+    ensure(both.status == 1 && between, || both.said())?;
+    for (more, why) in [
+        (["--with", "pair_driver"], "pair_driver is the driver itself; --with names other modules"),
+        (["--with", "pair_cor"], "there is no module named 'pair_cor'"),
+    ] {
+        let refused = run(&more);
+        ensure(refused.status == 2 && refused.stderr.contains(why), || refused.said())?;
+    }
+    Ok(())
+}
+
+/// The usual device of 8139cp is another one, which the file leaves out of the guest.
+fn by_own_catalog() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("mine.txt");
+    let run = |text: &str| {
+        fs::write(&file, text)?;
+        Ok::<_, Failed>(check(&["8139cp", "--catalog", &file.display().to_string(), "--dry-run"]))
+    };
+    let own = run("# of mine\n8139cp | network | - | rtl8139,netdev=net0,mac=52:54:00:00:00:77\n")?;
+    ensure(own.status == 0 && own.stdout.contains("mac=52:54:00:00:00:77"), || own.said())?;
+    let bad = run("8139cp | network | -\n")?;
+    let why = format!("{}, line 1: a row is 'driver | class | also | device'", file.display());
+    ensure(bad.status == 2 && bad.stderr.contains(&why), || bad.said())
 }
 
 /// The fault is there only after the change.

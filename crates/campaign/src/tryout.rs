@@ -80,7 +80,7 @@ pub fn run(plan: &TryPlan) -> Result<Tried, HostError> {
     let progress = Progress::shown();
     let packages = Packages::new(&Cache::open()?);
     let (device, workload) = (plan.device.as_deref(), plan.workload.as_deref());
-    let request = Request { driver, more: &[], kernel, device, workload };
+    let request = Request { driver, kernel, device, workload, ..Request::default() };
     let mut stock = zoo::prepare(&packages, request, &progress)?;
     drivers::set(&mut stock, &drivers::variables(&plan.variables)?, &drivers::parameters(&plan.parameters)?)?;
     let (guarded, extras) = guarded(&stock, &plan.guard.out, plan.policy)?;

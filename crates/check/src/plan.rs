@@ -120,6 +120,10 @@ pub struct RunPlan {
     /// The drivers, in the order in which they run: a module's name, the path of a `.ko`, or `zoo/NAME`. At
     /// least one is required.
     pub drivers: Vec<String>,
+    /// Modules that are watched as well, by name: those that the drivers need, or others that are loaded before them.
+    pub with: Vec<String>,
+    /// A file with further drivers and the devices that they bind.
+    pub catalog: Option<PathBuf>,
     /// The kernel: a short name, a release, a package or a folder of packages.
     pub kernel: String,
     /// The QEMU device that the driver serves; absent for the usual one of the catalog.
@@ -199,6 +203,8 @@ impl RunPlan {
     pub fn new(driver: &str) -> RunPlan {
         RunPlan {
             drivers: vec![driver.to_owned()],
+            with: Vec::new(),
+            catalog: None,
             kernel: guardrail_vm::kernels::DEFAULT.to_owned(),
             device: None,
             workload: None,
@@ -246,6 +252,10 @@ impl RunPlan {
         let mut words = [vec!["check".to_owned()], self.drivers.clone()].concat();
         let mut option = |name: &str, value: &str| words.extend([name.to_owned(), value.to_owned()]);
         option("--kernel", kernel);
+        if !self.with.is_empty() {
+            option("--with", &self.with.join(","));
+        }
+        self.catalog.iter().for_each(|catalog| option("--catalog", &catalog.display().to_string()));
         self.device.iter().for_each(|device| option("--device", device));
         self.workload.iter().for_each(|workload| option("--workload", workload));
         self.program.iter().for_each(|program| option("--exec", &program.to_string()));
@@ -350,6 +360,8 @@ impl RunPlan {
         Request {
             driver: &self.drivers[0],
             more: &self.drivers[1..],
+            with: &self.with,
+            catalog: self.catalog.as_deref(),
             kernel: &self.kernel,
             device: self.device.as_deref(),
             workload: self.workload.as_deref(),

@@ -3,13 +3,14 @@
 
 use crate::plan::{GateKind, MEMORY, MEMORY_MIB, RunPlan};
 use guardrail_host::drivers::{self, digest};
+use guardrail_host::folders::absolute;
 use guardrail_host::{HostError, files};
 use guardrail_report::Report;
 use guardrail_vm::prepare::Prepared;
 use guardrail_vm::run::TcgThreads;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const FILE: &str = "run.json";
@@ -23,6 +24,8 @@ const VERSION: u32 = 1;
 pub struct Stored {
     version: u32,
     drivers: Vec<String>,
+    with: Vec<String>,
+    catalog: Option<PathBuf>,
     kernel: String,
     device: Option<String>,
     workload: Option<String>,
@@ -45,6 +48,8 @@ pub fn store(folder: &Path, plan: &RunPlan, prepared: &Prepared) -> Result<(), H
     let stored = Stored {
         version: VERSION,
         drivers: plan.drivers.iter().map(|driver| found(driver)).collect(),
+        with: plan.with.clone(),
+        catalog: plan.catalog.as_deref().map(absolute).transpose()?,
         kernel: found(&plan.kernel),
         device: plan.device.clone(),
         workload: plan.workload.as_deref().map(found),
@@ -80,7 +85,7 @@ fn found(name: &str) -> String {
 }
 
 fn modules(prepared: &Prepared) -> Vec<(String, String)> {
-    drivers::drivers(prepared).map(|driver| (driver.name.clone(), digest(&driver.bytes))).collect()
+    drivers::watched(prepared).map(|driver| (driver.name.clone(), digest(&driver.bytes))).collect()
 }
 
 /// Reads the run and its report.
@@ -129,6 +134,8 @@ impl Stored {
         }
         Ok(RunPlan {
             drivers: self.drivers.clone(),
+            with: self.with.clone(),
+            catalog: self.catalog.clone(),
             kernel: self.kernel.clone(),
             device: self.device.clone(),
             workload: self.workload.clone(),

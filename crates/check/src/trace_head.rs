@@ -5,7 +5,7 @@ use crate::plan::{Observe, RunPlan};
 use crate::reach::Reach;
 use guardrail_finding::{Finding, KERNEL_CHECKER};
 use guardrail_host::HostError;
-use guardrail_host::drivers::{digest, drivers, names, others as other_modules};
+use guardrail_host::drivers::{digest, names, others as other_modules, watched};
 use guardrail_report::{ModuleIdentity, Run};
 use guardrail_trace::file::TraceMeta;
 use guardrail_vm::Cache;
@@ -25,7 +25,7 @@ pub const RUN_KEY: &str = "run";
 pub const KERNEL_KEY: &str = "kernel_findings";
 /// The key for names, files and digests of the modules that are not checked.
 const OTHERS_KEY: &str = "other_modules";
-/// The key for the digests of the drivers, in the order of their names.
+/// The key for the digests of the watched modules, in the order of their names.
 const DIGESTS_KEY: &str = "module_digests";
 /// The key for the folder of the kernel's modules.
 const KERNEL_MODULES_KEY: &str = "kernel_modules";
@@ -42,7 +42,7 @@ pub fn new(plan: &RunPlan, prepared: &Prepared, hooks: Vec<String>) -> TraceMeta
         driver: names(prepared),
         kernel_release: prepared.kernel.release.clone(),
         kernel_image: prepared.kernel.vmlinuz.display().to_string(),
-        modules: drivers(prepared).map(|driver| (driver.name.clone(), resolved(&driver.path))).collect(),
+        modules: watched(prepared).map(|module| (module.name.clone(), resolved(&module.path))).collect(),
         workload: prepared.workload.name.clone(),
         tools: plan.tools.clone(),
         hooks,
@@ -50,7 +50,7 @@ pub fn new(plan: &RunPlan, prepared: &Prepared, hooks: Vec<String>) -> TraceMeta
         started: now.as_secs(),
         ..TraceMeta::default()
     };
-    let digests: Vec<String> = drivers(prepared).map(|driver| digest(&driver.bytes)).collect();
+    let digests: Vec<String> = watched(prepared).map(|module| digest(&module.bytes)).collect();
     let others: Vec<_> = other_modules(prepared)
         .map(|other| (&other.name, resolved(&other.path), digest(&other.bytes)))
         .collect();
@@ -77,10 +77,10 @@ fn resolved(path: &Path) -> String {
 
 /// The part of a run's description that is known before it starts.
 pub fn subject_of_run(plan: &RunPlan, prepared: &Prepared) -> Run {
-    let watched = plan.observe == Observe::Check;
+    let checked = plan.observe == Observe::Check;
     Run {
         command: plan.command(&prepared.kernel.release),
-        modules: if watched { drivers(prepared).map(identity).collect() } else { Vec::new() },
+        modules: if checked { watched(prepared).map(identity).collect() } else { Vec::new() },
         device: prepared.choice.device.as_ref().map(|device| device.name.clone()),
         workload: Some(prepared.workload.name.clone()),
         ..Run::default()

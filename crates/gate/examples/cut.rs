@@ -66,8 +66,7 @@ fn main() -> ExitCode {
 
 fn measure(hung: Hung, outside: bool, tries: usize) -> Result<(), Box<dyn Error>> {
     let packages = Packages::new(&Cache::open()?);
-    let request =
-        Request { more: &[], driver: "e1000", kernel: kernels::DEFAULT, device: None, workload: None };
+    let request = Request { driver: "e1000", kernel: kernels::DEFAULT, ..Request::default() };
     let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let (mut times, mut ended) = (Vec::new(), 0);
     for _ in 0..tries {

@@ -40,11 +40,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let packages = Packages::new(&Cache::open()?);
     let workload = std::env::var("WORKLOAD").ok();
     let request = Request {
-        more: &[],
         driver: word(0).unwrap_or("e1000"),
         kernel: word(1).unwrap_or(kernels::DEFAULT),
-        device: None,
         workload: workload.as_deref(),
+        ..Request::default()
     };
     let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let folder = tempfile::tempdir()?;

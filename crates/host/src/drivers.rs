@@ -14,8 +14,19 @@ pub fn drivers(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
     std::iter::once(&prepared.plan.driver).chain(prepared.more.iter().map(|companion| &companion.plan.driver))
 }
 
+/// The modules that are watched: the drivers, and those that are watched with them.
+pub fn watched(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
+    let with = prepared.with.iter().filter_map(|name| loaded(prepared).find(|module| module.name == *name));
+    drivers(prepared).chain(with)
+}
+
 /// The other modules that the guest loads, one or more times.
 pub fn others(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
+    loaded(prepared).filter(|module| !prepared.with.contains(&module.name))
+}
+
+/// All modules that the guest loads besides the drivers.
+fn loaded(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
     let companions = prepared.more.iter().flat_map(|companion| &companion.plan.before);
     prepared.plan.before.iter().chain(&prepared.also).chain(companions)
 }
@@ -54,13 +65,13 @@ pub fn set(
 /// Why no device was bound, and which device to name instead.
 pub fn no_device(prepared: &Prepared) -> String {
     let name = &prepared.plan.driver.name;
-    let known = guardrail_vm::catalog::entry(name, &prepared.plan.aliases);
+    let known = &prepared.listed;
     let never = known.as_ref().and_then(|entry| entry.not.as_ref()).filter(|not| not.kernels.is_empty());
     if let Some(not) = never {
         return format!("{name} loaded but bound no device: {}", not.why);
     }
-    let devices: Vec<String> =
-        known.into_iter().flat_map(|entry| entry.devices).map(|device| device.name).collect();
+    let devices: Vec<&str> =
+        known.iter().flat_map(|entry| &entry.devices).map(|device| device.name.as_str()).collect();
     let tried =
         prepared.choice.device.as_ref().map_or(String::new(), |device| format!(" (tried {})", device.name));
     match devices.is_empty() {

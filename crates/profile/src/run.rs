@@ -178,7 +178,8 @@ fn prepare(plan: &ProfilePlan, packages: &Packages, progress: &Progress) -> Resu
         return Err(HostError::Usage("no driver is named".into()));
     };
     let (kernel, device) = (plan.kernel.as_str(), plan.device.as_deref());
-    let request = Request { driver, more, kernel, device, workload: plan.workload.as_deref() };
+    let request =
+        Request { driver, more, kernel, device, workload: plan.workload.as_deref(), ..Request::default() };
     let mut prepared = zoo::prepare(packages, request, progress)?;
     drivers::set(
         &mut prepared,

@@ -52,10 +52,10 @@ pub fn run(
 ) -> Result<Ended, HostError> {
     let request = Request {
         driver: &plan.driver,
-        more: &[],
         kernel: &plan.kernel,
         device: plan.device.as_deref(),
         workload: plan.workload.as_deref(),
+        ..Request::default()
     };
     let prepared = zoo::prepare(packages, request, progress)?;
     let chosen = variables(&plan.variables)?;

@@ -16,8 +16,8 @@ pub fn of(prepared: &Prepared, races: &[&Finding]) -> Result<Vec<Result<Vec<Hold
     if races.is_empty() {
         return Ok(Vec::new());
     }
-    let drivers = drivers::drivers(prepared).map(|driver| (&driver.name, driver.bytes.as_slice()));
-    let (modules, bytes) = joined(drivers);
+    let watched = drivers::watched(prepared).map(|driver| (&driver.name, driver.bytes.as_slice()));
+    let (modules, bytes) = joined(watched);
     let job = Points { modules, races: races.iter().map(|race| stacks(race)).collect() };
     let found = prepared.parser.ask(&job, &[], &bytes);
     let driver = &prepared.plan.driver.path;

@@ -1,7 +1,7 @@
 //! What a run would do, for `check --dry-run`.
 
 use crate::run::Ready;
-use guardrail_host::drivers::{drivers, others};
+use guardrail_host::drivers::{drivers, others, watched};
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::run::words_of_qemu;
 use std::fmt::Write;
@@ -14,6 +14,7 @@ impl Ready<'_> {
         let mut row = |name: &str, value: &str| _ = writeln!(text, "{name:<10}{value}");
         let file = |module: &ModuleFile| format!("{} ({})", module.name, module.path.display());
         drivers(prepared).for_each(|driver| row("driver", &file(driver)));
+        watched(prepared).skip(1 + prepared.more.len()).for_each(|module| row("watched", &file(module)));
         others(prepared).for_each(|module| row("module", &file(module)));
         let kernel = &prepared.kernel;
         row("kernel", &format!("{} ({})", kernel.release, kernel.vmlinuz.display()));

@@ -35,7 +35,7 @@ pub fn prepare<'a>(plan: &'a RunPlan, host: &'a Host) -> Result<Ready<'a>, HostE
     prepared.refuse_unread(plan.variables.iter().map(|(name, _)| name.as_str()))?;
     synthetic::refuse(plan, &prepared)?;
     outside::refuse(plan, &prepared)?;
-    let of_run: Vec<_> = host_drivers::drivers(&prepared).collect();
+    let of_run: Vec<_> = host_drivers::watched(&prepared).collect();
     plan.symbols.provide(&prepared.parser, &prepared.kernel, &of_run, host)?;
     let tracer = library(tracer::LIBRARY)?;
     let folder = RunFolder::new(plan.out.as_deref())?;

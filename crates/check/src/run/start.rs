@@ -12,7 +12,7 @@ use crate::run::tracer::{self, DeviceHolding, Holding};
 use crate::snapshots::{self, Snapshots};
 use crate::trace_head;
 use guardrail_host::HostError;
-use guardrail_host::drivers::{drivers, others};
+use guardrail_host::drivers::{others, watched};
 use guardrail_host::folders::{LogFolder, absolute};
 use guardrail_trace::log::{Log, LogOptions, MergedReader};
 use guardrail_vm::run::{Limits, Options, Plugin, Watched};
@@ -109,14 +109,14 @@ impl<'a> Ready<'a> {
         })
     }
 
-    /// Copies the drivers into the run folder: the analysis and a later debugger read them there.
+    /// Copies the watched modules into the run folder: the analysis and a later debugger read them there.
     fn copy_modules(&self) -> Result<Vec<ModuleFile>, HostError> {
         let mut modules = Vec::new();
-        for driver in drivers(&self.prepared) {
-            let path = self.folder.path().join(format!("{}.ko", driver.name));
-            fs::write(&path, &driver.bytes).map_err(HostError::io("write", path.display()))?;
-            let debug = symbols::cached(&self.host.cache, driver);
-            modules.push(ModuleFile { name: driver.name.clone(), path, debug });
+        for module in watched(&self.prepared) {
+            let path = self.folder.path().join(format!("{}.ko", module.name));
+            fs::write(&path, &module.bytes).map_err(HostError::io("write", path.display()))?;
+            let debug = symbols::cached(&self.host.cache, module);
+            modules.push(ModuleFile { name: module.name.clone(), path, debug });
         }
         Ok(modules)
     }

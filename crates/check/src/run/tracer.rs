@@ -4,7 +4,7 @@ use crate::plan::RunPlan;
 use guardrail_binfmt::image::MAX_FILE;
 use guardrail_binfmt::{KernelError, KernelImage, ModuleImage, orc};
 use guardrail_host::HostError;
-use guardrail_host::drivers::{drivers, others};
+use guardrail_host::drivers::{others, watched};
 use guardrail_jail::Jail;
 use guardrail_kernel::gate as gate_config;
 use guardrail_kernel::{SummaryTable, hook_modules, module_tables, tracer_config};
@@ -70,7 +70,7 @@ pub fn write_config(
         }
         (Some(_), None) => return Err(HostError::Run("the kernel's gate was not configured".into())),
     };
-    let watch = drivers(prepared).map(|driver| driver.name.clone()).collect();
+    let watch = watched(prepared).map(|module| module.name.clone()).collect();
     let log = log.display().to_string();
     let config = TracerConfig { log, watch, holds: holding.holds, gate, unwind, ..found };
     let text = serde_json::to_vec(&config).map_err(|error| HostError::Run(error.to_string()))?;

@@ -4,7 +4,7 @@ use guardrail_host::drivers::digest;
 use guardrail_host::{HostError, Progress, files, folders, zoo};
 use guardrail_report::survey::Position;
 use guardrail_synthetic::Ids;
-use guardrail_vm::catalog::{self, Class, Entry};
+use guardrail_vm::catalog::{self, Catalog, Class, Entry};
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
@@ -95,6 +95,7 @@ pub fn plan(
         let image = files::read(&found.vmlinuz).unwrap_or_default();
         modules.push((kernel, Modules::of(&found, &parser)?, digest(&image)));
     }
+    let catalog = Catalog::with(None)?;
     let mut all = Vec::new();
     for driver in drivers {
         refuse_unknown(driver, modules.iter().map(|(_, modules, _)| modules))?;
@@ -102,7 +103,7 @@ pub fn plan(
             all.push(Planned {
                 place: Position {
                     driver: driver.name.clone(),
-                    device: device(driver, modules),
+                    device: device(&catalog, driver, modules),
                     kernel: (*kernel).clone(),
                 },
                 class: driver.entry.as_ref().map_or(Class::None, |entry| entry.class).name().to_owned(),
@@ -115,9 +116,9 @@ pub fn plan(
 }
 
 /// The device of a run. A module that binds no device by IDs, or one that the catalog has for its class, has no synthetic one.
-fn device(driver: &Driver, modules: &Modules) -> Option<String> {
+fn device(catalog: &Catalog, driver: &Driver, modules: &Modules) -> Option<String> {
     let fits =
-        |aliases: &[String]| Ids::first(aliases).is_some() && catalog::entry(&driver.name, aliases).is_none();
+        |aliases: &[String]| Ids::first(aliases).is_some() && catalog.entry(&driver.name, aliases).is_none();
     let synthetic = driver.device.as_deref() == Some(catalog::SYNTHETIC);
     let keeps = !synthetic || modules.plan(&driver.name).is_ok_and(|plan| fits(&plan.aliases));
     driver.device.clone().filter(|_| keeps)

@@ -31,6 +31,12 @@ pub struct CheckArgs {
     /// The kernel: 6.1, 6.12, 7.2 (also 6.1-cloud, 6.1-rt, …), a release, a .deb, a folder of packages, or /boot/vmlinuz-RELEASE
     #[arg(long, value_name = "NAME|PATH", default_value = guardrail_vm::kernels::DEFAULT)]
     pub kernel: String,
+    /// Modules that are checked along with the driver, such as those that it needs, separated by commas
+    #[arg(long, value_name = "MODULE,...", value_delimiter = ',')]
+    pub with: Vec<String>,
+    /// A file with drivers and the QEMU devices that they bind, before those of 'guardrail list drivers'
+    #[arg(long, value_name = "FILE")]
+    pub catalog: Option<PathBuf>,
     /// The QEMU device that the driver serves, instead of the usual one; "synthetic" for one with the driver's own IDs, which QEMU
     /// need not model
     #[arg(long, value_name = "QEMU-DEVICE")]
@@ -158,6 +164,8 @@ impl CheckArgs {
         };
         Ok(RunPlan {
             drivers: self.drivers.clone(),
+            with: self.with.clone(),
+            catalog: self.catalog.as_deref().map(absolute).transpose()?,
             kernel: self.kernel.clone(),
             device: self.device.clone(),
             workload: self.workload.clone(),

@@ -150,7 +150,7 @@ impl Guest {
         // The usual workload of a sound card only loads its driver.
         let sound = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sound.sh");
         let workload = (driver == "snd_ens1370").then_some(sound);
-        let request = Request { more: &[], driver, kernel: kernels::DEFAULT, device: None, workload };
+        let request = Request { driver, kernel: kernels::DEFAULT, workload, ..Request::default() };
         let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
         let folder = tempfile::tempdir()?;
         let mut options = Options::new(folder.path());

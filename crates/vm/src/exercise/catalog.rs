@@ -1,8 +1,12 @@
 //! Which QEMU device a driver binds, and what exercises it.
 
-use crate::error::{Error, Result, suggest};
+use crate::error::{Context, Error, Result, suggest};
+use crate::kernel::modules::normalized;
 use crate::qemu::Qemu;
 use serde::Serialize;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
 
 const TEXT: &str = include_str!("../../../../knowledge/catalog.txt");
 
@@ -138,20 +142,94 @@ impl DeviceChoice {
     }
 }
 
-/// All drivers in the catalog.
-pub fn entries() -> Vec<Entry> {
-    TEXT.lines().filter_map(parse_line).collect()
+/// The most bytes of a user's catalog.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Drivers, with the devices that they bind.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    entries: Vec<Entry>,
 }
 
-fn parse_line(line: &str) -> Option<Entry> {
-    let line = line.split('#').next()?.trim();
-    let mut fields = line.split('|').map(str::trim);
-    let name = fields.next().filter(|name| !name.is_empty())?.to_owned();
-    let class = Class::named(fields.next()?)?;
-    let also = fields.next()?.split_whitespace().filter(|word| *word != "-").map(str::to_owned).collect();
-    let devices = fields.next()?.split(" ; ").map(parse_device).collect();
-    let not = fields.next().and_then(parse_exception);
-    Some(Entry { name, class, also, devices, not })
+impl Catalog {
+    /// The drivers of a file, if there is one, before those that are known anyway. The file's first row for a driver counts.
+    pub fn with(file: Option<&Path>) -> Result<Catalog> {
+        let own = file.map(|file| read(file).and_then(|text| parse(file, &text))).transpose()?;
+        Ok(Catalog { entries: own.into_iter().flatten().chain(entries()).collect() })
+    }
+
+    /// All of them: where several have one name, the first counts.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The row for a driver with this name or one of these device aliases.
+    pub fn entry(&self, driver: &str, aliases: &[String]) -> Option<&Entry> {
+        self.entries.iter().find(|entry| {
+            entry.name == driver
+                || entry.name.starts_with("pci:")
+                    && aliases.iter().any(|alias| alias.starts_with(&entry.name))
+        })
+    }
+
+    /// The first row with a device of this model.
+    fn entry_with(&self, model: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.devices.iter().any(|device| device.name == model))
+    }
+}
+
+/// All drivers that are known without a file of the user's.
+pub fn entries() -> Vec<Entry> {
+    TEXT.lines().filter_map(|line| parse_line(line).ok().flatten()).collect()
+}
+
+fn read(file: &Path) -> Result<String> {
+    let opened = fs::File::open(file).context("open", file)?;
+    let mut text = String::new();
+    opened.take(MAX_FILE + 1).read_to_string(&mut text).context("read", file)?;
+    match text.len() as u64 > MAX_FILE {
+        true => Err(Error::BadValue(format!("{}: a catalog has at most {MAX_FILE} bytes", file.display()))),
+        false => Ok(text),
+    }
+}
+
+fn parse(file: &Path, text: &str) -> Result<Vec<Entry>> {
+    let mut rows = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let row = parse_line(line)
+            .map_err(|why| Error::BadValue(format!("{}, line {}: {why}", file.display(), number + 1)))?;
+        rows.extend(row);
+    }
+    Ok(rows)
+}
+
+/// The row of a line; `None` where it has none.
+fn parse_line(line: &str) -> Result<Option<Entry>, String> {
+    let line = line.split('#').next().unwrap_or_default().trim();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let fields: Vec<&str> = line.split('|').map(str::trim).collect();
+    let (&[name, class, also, devices], rest) = fields.split_first_chunk::<4>().map_or_else(
+        || Err(format!("a row is 'driver | class | also | device', and this one has {} parts", fields.len())),
+        Ok,
+    )?;
+    let class = Class::named(class).ok_or_else(|| {
+        let known: Vec<&str> = Class::NAMED.iter().map(|(name, _)| *name).collect();
+        format!("'{}' is no class; the classes are {}", class.escape_debug(), known.join(", "))
+    })?;
+    let not = match rest {
+        [] => None,
+        [text] => Some(parse_exception(text).ok_or("the fifth part is 'KERNEL …: WHY', or 'all: WHY'")?),
+        _ => return Err("a row has five parts at most".to_owned()),
+    };
+    let devices: Vec<Device> = devices.split(" ; ").map(parse_device).collect();
+    if name.is_empty() || devices.iter().any(|device| device.name.is_empty()) {
+        return Err("a row names a driver, and at least one device".to_owned());
+    }
+    let also = also.split_whitespace().filter(|word| *word != "-").map(str::to_owned).collect();
+    let name = if name.contains(':') { name.to_owned() } else { normalized(name) };
+    Ok(Some(Entry { name, class, also, devices, not }))
 }
 
 fn parse_device(text: &str) -> Device {
@@ -180,19 +258,17 @@ fn parse_exception(text: &str) -> Option<Exception> {
     Some(Exception { kernels, why: why.trim().to_owned() })
 }
 
-/// The catalog's row for a driver with this name or one of these device aliases.
-pub fn entry(driver: &str, aliases: &[String]) -> Option<Entry> {
-    entries().into_iter().find(|entry| {
-        entry.name == driver
-            || entry.name.starts_with("pci:") && aliases.iter().any(|alias| alias.starts_with(&entry.name))
-    })
-}
-
 /// Decides device and class for a driver; `device` is the user's request.
 ///
 /// A device that the catalog does not list is used as it is, provided that QEMU models it.
-pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qemu) -> Result<DeviceChoice> {
-    let known = entry(driver, aliases);
+pub fn choose(
+    catalog: &Catalog,
+    driver: &str,
+    aliases: &[String],
+    device: Option<&str>,
+    qemu: &Qemu,
+) -> Result<DeviceChoice> {
+    let known = catalog.entry(driver, aliases).cloned();
     let Some(wanted) = device else {
         return Ok(match known {
             Some(entry) => DeviceChoice {
@@ -208,7 +284,7 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
     }
     // A driver that the catalog does not know is exercised as the one that it has for the device.
     let model = wanted.split([',', ' ']).next().unwrap_or_default();
-    let listed = entry_with(model);
+    let listed = catalog.entry_with(model).cloned();
     let known = known.as_ref().or(listed.as_ref());
     let (class, also) = known.map_or((Class::None, Vec::new()), |entry| (entry.class, entry.also.clone()));
     let named = |device: &Device| device.name == wanted;
@@ -223,9 +299,8 @@ pub fn choose(driver: &str, aliases: &[String], device: Option<&str>, qemu: &Qem
     };
     let models = qemu.devices()?;
     if !models.iter().any(|model| model == name) {
-        let ours: Vec<String> =
-            entries().into_iter().flat_map(|entry| entry.devices).map(|device| device.name).collect();
-        let all = ours.iter().chain(&models).map(String::as_str);
+        let ours = catalog.entries.iter().flat_map(|entry| &entry.devices).map(|device| &device.name);
+        let all = ours.chain(&models).map(String::as_str);
         return Err(Error::Unknown { what: "device", name: name.to_owned(), near: suggest(name, all) });
     }
     if let Some(device) = parts {
@@ -260,11 +335,6 @@ fn synthetic(driver: &str, aliases: &[String]) -> Result<DeviceChoice> {
     };
     let device = Device { name: SYNTHETIC.to_owned(), options: Vec::new(), arguments: Vec::new() };
     Ok(DeviceChoice { class: Class::None, also, device: Some(device) })
-}
-
-/// The first entry with a device of this model.
-fn entry_with(model: &str) -> Option<Entry> {
-    entries().into_iter().find(|entry| entry.devices.iter().any(|device| device.name == model))
 }
 
 #[cfg(test)]
@@ -302,26 +372,57 @@ mod tests {
 
     #[test]
     fn exceptions_name_kernels_and_a_reason() {
-        let entry = parse_line("x | can | - | y,canbus=bus | 6.12 7.2: it is part of the image").unwrap();
+        let row = |line: &str| parse_line(line).unwrap().unwrap();
+        let entry = row("x | can | - | y,canbus=bus | 6.12 7.2: it is part of the image");
         assert_eq!(entry.not_with("7.2"), Some("it is part of the image"));
         assert_eq!(entry.not_with("6.1"), None);
-        let entry = parse_line("x | can | a b? | y,canbus=bus | all: the device is refused").unwrap();
+        let entry = row("x | can | a b? | y,canbus=bus | all: the device is refused");
         assert_eq!(entry.not_with("6.1"), Some("the device is refused"));
-        assert_eq!(parse_line("x | cam | - | y"), None);
     }
 
     #[test]
     fn drivers_are_found_by_name_and_by_alias() {
-        let entry_of = |name: &str| entry(name, &[]);
+        let catalog = Catalog::with(None).unwrap();
+        let entry_of = |name: &str| catalog.entry(name, &[]);
         assert_eq!(entry_of("8139cp").unwrap().devices[0].name, "rtl8139");
         assert_eq!(entry_of("sym53c8xx").unwrap().devices[0].options.len(), 2);
         assert_eq!(entry_of("zoo_x"), None);
         let aliases = ["pci:v00001234d000011E8sv*sd*bc*sc*i*".to_owned()];
-        assert_eq!(entry("zoo_x", &aliases).unwrap().devices[0].name, "edu");
-        assert_eq!(entry_with("lsi53c810").unwrap().class, Class::Storage);
-        let like = |model: &str| entry_with(model).map(|entry| (entry.class, entry.also));
+        assert_eq!(catalog.entry("zoo_x", &aliases).unwrap().devices[0].name, "edu");
+        assert_eq!(catalog.entry_with("lsi53c810").unwrap().class, Class::Storage);
+        let like = |model: &str| catalog.entry_with(model).map(|entry| (entry.class, entry.also.clone()));
         assert_eq!(like("ahci"), Some((Class::Storage, vec!["sd_mod".to_owned()])));
         assert_eq!(like("edu").map(|(class, _)| class), Some(Class::None));
         assert_eq!(like("no-such-model"), None);
+    }
+
+    #[test]
+    fn rows_of_the_users_come_first() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let with = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            Catalog::with(Some(file.path())).map_err(|error| error.to_string())
+        };
+        let text =
+            "# mine\n\ne1000 | network | - | e1000e,netdev=net0\nmy-card | none | crc32c? | edu # new\n";
+        let own = with(text).unwrap();
+        assert_eq!(own.entry("e1000", &[]).unwrap().devices[0].name, "e1000e");
+        assert_eq!(own.entry("my_card", &[]).unwrap().also, ["crc32c?"]);
+        assert_eq!(own.entry("8139cp", &[]).unwrap().devices[0].name, "rtl8139");
+        for (row, why) in [
+            ("x | can | -", "a row is 'driver | class | also | device', and this one has 3 parts"),
+            ("x | cam | - | y", "'cam' is no class; the classes are network, "),
+            ("x | can | - | ", "a row names a driver, and at least one device"),
+            (" | can | - | y", "a row names a driver, and at least one device"),
+            ("x | can | - | y | 6.1", "the fifth part is "),
+            ("x | can | - | y | 6.1: a | b", "a row has five parts at most"),
+        ] {
+            let error = with(&format!("\n{row}\n")).unwrap_err();
+            let place = format!("{}, line 2: {why}", file.path().display());
+            assert!(error.starts_with(&place), "{error}");
+        }
+        let long = "#".repeat(MAX_FILE as usize + 1);
+        assert!(with(&long).unwrap_err().ends_with("a catalog has at most 1048576 bytes"));
+        assert!(Catalog::with(Some(Path::new("/no/catalog"))).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Turns the user's request into everything that a run needs.
 
 use crate::error::{Error, Result};
-use crate::exercise::catalog::{self, Class, Device, DeviceChoice};
+use crate::exercise::catalog::{self, Catalog, Class, Device, DeviceChoice, Entry};
 use crate::exercise::settings::{self, Parameter, Parameters};
 use crate::exercise::workload::Workload;
 use crate::fetch::packages::{Fetch, Packages};
@@ -9,18 +9,22 @@ use crate::fetch::software::Software;
 use crate::guest_image::brought::{Brought, GuestFile, GuestProgram};
 use crate::kernel::direct;
 use crate::kernel::kernels::{self, Kernel};
-use crate::kernel::modules::{LoadPlan, ModuleFile, Modules};
+use crate::kernel::modules::{LoadPlan, ModuleFile, Modules, normalized};
 use crate::parser::Parser;
 use crate::qemu::Qemu;
 use std::path::{Path, PathBuf};
 
 /// The user's request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     /// A module's name, or the path of a `.ko`.
     pub driver: &'a str,
     /// Further drivers that run in turn in the same guest; each is loaded after the one before is unloaded.
     pub more: &'a [String],
+    /// Modules that are watched as well, by name: those that the drivers need, or others that are loaded before them.
+    pub with: &'a [String],
+    /// A file with further rows for the catalog.
+    pub catalog: Option<&'a Path>,
     /// A kernel's name or path (see [`kernels::find`]).
     pub kernel: &'a str,
     /// A QEMU device instead of the catalog's.
@@ -57,6 +61,10 @@ pub struct Prepared {
     pub plan: LoadPlan,
     /// Further modules that are loaded for the device.
     pub also: Vec<ModuleFile>,
+    /// The names of the modules that are watched besides the drivers, in the order in which they are loaded.
+    pub with: Vec<String>,
+    /// The catalog's row for the driver; `None` where it has none.
+    pub listed: Option<Entry>,
     /// The device and its class.
     pub choice: DeviceChoice,
     /// True where the driver itself uses the device, not only the drivers that run in turn with it.
@@ -94,6 +102,7 @@ impl Prepared {
                 other => Err(other),
             })?;
         }
+        let catalog = Catalog::with(request.catalog)?;
         report(&format!("kernel {}", request.kernel));
         let kernel = kernels::find(packages, request.kernel)?;
         let modules = Modules::of(&kernel, parser)?;
@@ -102,10 +111,10 @@ impl Prepared {
         let qemu = Qemu::find(packages)?;
         let plans: Vec<LoadPlan> =
             request.more.iter().map(|driver| modules.plan(driver)).collect::<Result<_>>()?;
-        let mut choice = catalog::choose(&plan.driver.name, &plan.aliases, request.device, &qemu)?;
+        let mut choice = catalog::choose(&catalog, &plan.driver.name, &plan.aliases, request.device, &qemu)?;
         let takes_device = choice.device.is_some();
         for turn in plans.iter().filter(|_| request.device.is_none()) {
-            let wanted = catalog::choose(&turn.driver.name, &turn.aliases, None, &qemu)?.device;
+            let wanted = catalog::choose(&catalog, &turn.driver.name, &turn.aliases, None, &qemu)?.device;
             share_device(&mut choice.device, wanted, &plan.driver.name, &turn.driver.name)?;
         }
         let workload = match request.workload {
@@ -124,6 +133,9 @@ impl Prepared {
                 None => modules.add(name, &plan.driver.name, &mut also)?,
             }
         }
+        let turns: Vec<&LoadPlan> = plans.iter().chain([&plan]).collect();
+        let with: Vec<String> = request.with.iter().map(|name| normalized(name)).collect();
+        add_watched(&modules, &with, &turns, &mut also)?;
         let mut more = Vec::new();
         for plan in plans {
             let workload = match own_workload(&plan.driver.path) {
@@ -139,12 +151,16 @@ impl Prepared {
             _ => Some(Software::find(packages)?),
         };
         let parameters = Parameters::new();
+        let listed = catalog.entry(&plan.driver.name, &plan.aliases).cloned();
+        let with = in_order(&with, &plan, &also, &more);
         Ok(Prepared {
             qemu,
             unpacked: direct::unpacked(packages.cache(), parser, &kernel.vmlinuz),
             kernel,
             plan,
             also,
+            with,
+            listed,
             choice,
             takes_device,
             workload,
@@ -205,6 +221,36 @@ impl Prepared {
     pub fn wants_device(&self) -> bool {
         self.takes_device || self.plan.binds_devices()
     }
+}
+
+/// Adds watched modules that no driver of the run needs.
+fn add_watched(
+    modules: &Modules,
+    names: &[String],
+    turns: &[&LoadPlan],
+    also: &mut Vec<ModuleFile>,
+) -> Result<()> {
+    for name in names {
+        if turns.iter().any(|turn| turn.driver.name == *name) {
+            return Err(Error::BadValue(format!("{name} is the driver itself; --with names other modules")));
+        }
+        if !turns.iter().flat_map(|turn| &turn.before).any(|module| module.name == *name) {
+            modules.add_watched(name, also)?;
+        }
+    }
+    Ok(())
+}
+
+/// Names of modules in the order in which the modules are loaded.
+fn in_order(names: &[String], plan: &LoadPlan, also: &[ModuleFile], more: &[Companion]) -> Vec<String> {
+    let turns = more.iter().flat_map(|companion| &companion.plan.before);
+    let mut ordered: Vec<String> = Vec::new();
+    for module in plan.before.iter().chain(also).chain(turns) {
+        if names.contains(&module.name) && !ordered.contains(&module.name) {
+            ordered.push(module.name.clone());
+        }
+    }
+    ordered
 }
 
 /// The tree with the guest's programs, fetched if the cache has none.

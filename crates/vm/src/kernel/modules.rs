@@ -29,7 +29,7 @@ pub struct Modules {
 }
 
 /// One module file, decompressed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ModuleFile {
     /// Its name as `struct module` spells it (with `_`).
     pub name: String,
@@ -214,6 +214,16 @@ impl Modules {
     /// that are listed already or built in are not added.
     pub fn add(&self, name: &str, driver: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
         self.add_dependencies(driver, &[name.to_owned()], None, list, 0)
+    }
+
+    /// Adds a module of the kernel's that is watched, and its dependencies, to `list`.
+    pub fn add_watched(&self, name: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
+        // What is part of the image has no module to watch; `plan` says so, or that there is none of this name.
+        self.plan(name).map_err(|error| match error {
+            Error::Unknown { name, near, .. } => Error::Unknown { what: "module", name, near },
+            other => other,
+        })?;
+        self.add(name, name, list)
     }
 
     /// The modules that a module asks for by name. An algorithm stands for its generic module.
