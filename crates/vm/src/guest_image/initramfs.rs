@@ -8,7 +8,7 @@ use crate::exercise::workload::{Workload, is_variable, shell_quoted};
 use crate::fetch::software::Software;
 use crate::guest_image::brought::Brought;
 use crate::guest_image::prepare::Companion;
-use crate::guest_image::admission;
+use crate::guest_image::{admission, firmware};
 use crate::kernel::modules::{LoadPlan, ModuleFile};
 use crate::parser::Parser;
 use std::fs;
@@ -37,6 +37,8 @@ pub struct Contents<'a> {
     pub workload: &'a Workload,
     /// The programs that the workload uses; `None` where it uses none.
     pub software: Option<&'a Software>,
+    /// True where each firmware file that a driver names is there, of zeros.
+    pub firmware: bool,
     /// What the user brings along.
     pub brought: &'a Brought,
     /// Further files for the guest's folder `/guardrail`.
@@ -166,6 +168,10 @@ fn of_run(archive: &mut Archive, contents: &Contents<'_>) -> Result<()> {
     archive.file("guardrail/driver.ko", 0o644, &contents.plan.driver.bytes);
     archive.file("guardrail/workload", 0o644, contents.workload.script.as_bytes());
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
+    if contents.firmware {
+        firmware::add_to(archive, modules(contents));
+    }
+    // What the user brings replaces it.
     contents.brought.add_to(archive);
     for (name, bytes) in contents.files {
         archive.file(&format!("guardrail/{name}"), 0o755, bytes);

@@ -4,5 +4,6 @@
 
 pub mod admission;
 pub mod brought;
+mod firmware;
 pub mod initramfs;
 pub mod prepare;

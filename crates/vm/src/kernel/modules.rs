@@ -111,6 +111,8 @@ pub struct ModInfo {
     pub vermagic: String,
     /// The aliases of the devices that it serves.
     pub aliases: Vec<String>,
+    /// The names of the firmware files that it may ask for.
+    pub firmware: Vec<String>,
     /// The names of its parameters.
     pub parameters: BTreeSet<String>,
     /// True where it was guarded.
@@ -438,6 +440,7 @@ fn parse_mod_info(data: &[u8]) -> ModInfo {
                 info.parameters.extend(value.split_once(':').map(|(name, _)| name.to_owned()));
             }
             "alias" => info.aliases.push(value.to_owned()),
+            "firmware" => info.firmware.push(value.to_owned()),
             "version" => info.version = Some(value.to_owned()),
             "srcversion" => info.srcversion = Some(value.to_owned()),
             guardrail_abi::FIELD => info.guarded = true,

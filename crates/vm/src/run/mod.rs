@@ -138,6 +138,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         class: prepared.choice.class,
         workload: &prepared.workload,
         software: prepared.software.as_ref(),
+        firmware: prepared.choice.is_synthetic(),
         brought: &prepared.brought,
         files: &options.files,
         more: &prepared.more,
