@@ -91,6 +91,9 @@ impl Checker for LockCheck {
             self.usages.unlocked(cx, &mut self.order, held);
         }
         let Some(info) = cx.state.order.lock(lock).cloned() else { return };
+        if held.is_none() && info.kind == LockKind::Semaphore {
+            self.order.counts(cx.state, &info);
+        }
         // The kernel may have taken it where nothing is watched, and any thread may release a semaphore.
         if held.is_some() || by_kernel || !owned(info.kind) || !self.taken.contains(&lock) {
             return;

@@ -4,11 +4,11 @@ use super::NAME;
 use crate::checker::{Cx, Draft, Site};
 use crate::checkers::names::{self, Class};
 use crate::machine::State;
-use crate::order::{Acquired, LockId};
+use crate::order::{Acquired, LockId, LockInfo};
 use crate::stacks::StackId;
 use guardrail_finding::{ContextInfo, Related};
 use guardrail_knowledge::effect::{LockKind, LockMode};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 
 /// Most classes and most edges that are known.
@@ -62,6 +62,8 @@ pub(super) struct Order {
     /// By the class of the first lock.
     edges: Vec<Vec<Edge>>,
     count: usize,
+    /// Classes that order nothing: semaphores that count, which others give back than those who took them.
+    counting: FxHashSet<usize>,
 }
 
 /// Whether code of a driver under check is on the near part of a stack.
@@ -80,6 +82,11 @@ impl Order {
     /// classes.
     pub fn hold(&mut self, state: &State, lock: &Acquired) -> Option<Hold> {
         let info = state.order.lock(lock.lock)?;
+        let class = self.class(state, info).filter(|class| !self.counting.contains(class))?;
+        Some(Hold { class, reads: info.kind == LockKind::Rw && lock.mode == LockMode::Shared })
+    }
+
+    fn class(&mut self, state: &State, info: &LockInfo) -> Option<usize> {
         let (next, key) = (self.edges.len(), (info.kind, names::class(state, info)));
         if next >= MAX_EDGES && !self.classes.contains_key(&key) {
             return None;
@@ -88,7 +95,13 @@ impl Order {
         if class == next {
             self.edges.push(Vec::new());
         }
-        Some(Hold { class, reads: info.kind == LockKind::Rw && lock.mode == LockMode::Shared })
+        Some(class)
+    }
+
+    /// A context gave a semaphore back that it does not hold.
+    pub fn counts(&mut self, state: &State, info: &LockInfo) {
+        let class = self.class(state, info);
+        self.counting.extend(class);
     }
 
     /// An edge of the graph.
@@ -100,7 +113,7 @@ impl Order {
     pub fn after(&self, taken: Hold) -> impl Iterator<Item = (EdgeId, &Edge)> {
         let edges = self.edges.get(taken.class).into_iter().flatten().enumerate();
         edges
-            .filter(move |(_, edge)| taken.waits_for(edge.from))
+            .filter(move |(_, edge)| taken.waits_for(edge.from) && !self.counting.contains(&edge.to.class))
             .map(move |(at, edge)| ((taken.class, at), edge))
     }
 

@@ -61,6 +61,7 @@ pub fn kernel() -> Kernel {
         .function("ww_mutex_lock", [lock(Mutex, arg(0), Exclusive)])
         .function("ww_mutex_unlock", [unlock(Mutex, arg(0), Exclusive)])
         .function("__mutex_init", [])
+        .function("down", [lock(Semaphore, arg(0), Exclusive)])
         .function("up", [unlock(Semaphore, arg(0), Exclusive)])
         .function("complete", sync(release(arg(0))))
         .function("wait_for_completion", sync(acquire(arg(0))))
