@@ -13,6 +13,8 @@ fn main() {
         Trial::test("a network driver without a model is probed, used, taken again and unplugged", network),
         Trial::test("a USB driver without a model is probed and used", usb),
         Trial::test("a driver that a library registers is seen to take its device", registered_by_a_library),
+        Trial::test("interrupts without a cause are no fault of the driver's", uncaused),
+        Trial::test("a driver finds the firmware files that it names", firmware),
         Trial::test("a run that was killed is in the way of no other one", left_by_a_killed_run),
         Trial::test("what a synthetic device cannot be is refused", refused),
         Trial::test("a device whose process dies ends the run", killed),
@@ -74,6 +76,23 @@ fn usb() -> Result<(), Failed> {
         ensure(!result.stderr.contains(none), || result.said())?;
     }
     Ok(())
+}
+
+/// The library's handler does not ask the device where no command runs, so the kernel gives the line up.
+fn uncaused() -> Result<(), Failed> {
+    let result = check(&["pata_artop", "--device", "synthetic", "--workload", "load", "--smp", "1"]);
+    let kernels =
+        findings(result.report()?).find(|finding| finding["kind"] == "unhandled-interrupt").cloned();
+    let note = kernels.ok_or_else(|| result.said())?;
+    ensure(note["severity"] == "note" && result.status == 0, || format!("{note:#}"))
+}
+
+fn firmware() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().join("run");
+    check(&["p54usb", "--device", "synthetic", "--workload", "load", "--out", &out.display().to_string()]);
+    let log = fs::read_to_string(out.join("console.log"))?;
+    ensure(log.contains("p54") && !log.contains("Direct firmware load"), || log.clone())
 }
 
 /// comedi registers the driver in the name of its own library.

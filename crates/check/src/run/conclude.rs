@@ -5,6 +5,7 @@ use crate::exercised::{self, NOT_EXERCISED};
 use crate::gate;
 use crate::on_finding::OnFinding;
 use crate::plan::{Mode, RunPlan};
+use crate::run::synthetic;
 use crate::run::watch::failure;
 use crate::run::{Ended, Ready, interruption};
 use crate::{stored, trace_head};
@@ -70,11 +71,13 @@ impl<'a> Ended<'a> {
             false => "waiting for the analysis",
             true => "interrupted; the analysis reads what is in the log (a second signal ends it)",
         });
-        let analyzed = match analysis.map(|analysis| analysis.finish(end(&run, &finished), &host.signals)) {
+        let mut analyzed = match analysis.map(|analysis| analysis.finish(end(&run, &finished), &host.signals))
+        {
             None => Analyzed::default(),
             Some(Err(HostError::Run(why))) => return Err(HostError::Run(failure(&log, why))),
             Some(other) => other?,
         };
+        synthetic::judge(&prepared, &mut analyzed.findings);
         let interrupted = host.signals.interrupted();
         run.lag_seconds = seconds(ended.elapsed());
         if let Some(snapshots) = &snapshots {

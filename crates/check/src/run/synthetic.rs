@@ -1,6 +1,7 @@
 //! The synthetic devices of a run (`--device synthetic`), as the supervisor sees them.
 
 use crate::plan::{GateKind, RunPlan};
+use guardrail_finding::{Finding, Severity};
 use guardrail_host::HostError;
 use guardrail_host::folders::program;
 use guardrail_host::process::kill_with_parent;
@@ -109,6 +110,19 @@ impl Synthetic {
             sum(|device| device.writes),
             sum(|device| device.interrupts)
         ))
+    }
+}
+
+/// Judges what the kernel says of the devices' own doing: they interrupt without a cause.
+pub fn judge(prepared: &Prepared, findings: &mut [Finding]) {
+    let own =
+        |finding: &&mut Finding| prepared.choice.is_synthetic() && finding.kind == "unhandled-interrupt";
+    for finding in findings.iter_mut().filter(own) {
+        finding.severity = Severity::Note;
+        finding.notes.push(
+            "the synthetic device interrupts without a cause, and its line stays raised until the driver asks it"
+                .to_owned(),
+        );
     }
 }
 
