@@ -29,7 +29,7 @@ const OWN: [&str; 3] = ["kinds", "suppress", "profile"];
 const LOUDNESS: [&str; 4] = ["-q", "--quiet", "-v", "--verbose"];
 /// Options that start programs or write files. A file that merely lies in a folder, perhaps with somebody's driver, cannot set
 /// them; one that the user names can.
-const ASKED_FOR: [&str; 15] = [
+const ASKED_FOR: [&str; 16] = [
     "certificate",
     "client",
     "draw",
@@ -41,6 +41,7 @@ const ASKED_FOR: [&str; 15] = [
     "promela",
     "qemu-arg",
     "record",
+    "rootfs",
     "static",
     "store",
     "vm-record",

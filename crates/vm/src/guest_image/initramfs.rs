@@ -4,11 +4,12 @@ use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::exercise::catalog::Class;
 use crate::exercise::settings::Parameters;
-use crate::exercise::workload::{Workload, is_variable, shell_quoted};
+use crate::exercise::workload::{SCRIPT_IN_ROOT, Workload, is_variable, shell_quoted};
 use crate::fetch::software::Software;
 use crate::guest_image::admission;
 use crate::guest_image::brought::Brought;
 use crate::guest_image::prepare::Companion;
+use crate::guest_image::root::{self, Root};
 use crate::kernel::modules::{LoadPlan, ModuleFile};
 use crate::parser::Parser;
 use std::fs;
@@ -39,6 +40,10 @@ pub struct Contents<'a> {
     pub software: Option<&'a Software>,
     /// What the user brings along.
     pub brought: &'a Brought,
+    /// The root of the user's, and the script that runs in it; `None` where there is none.
+    pub root: Option<&'a Root>,
+    /// That script.
+    pub inside: Option<&'a str>,
     /// Further files for the guest's folder `/guardrail`.
     pub files: &'a [(String, Vec<u8>)],
     /// Drivers that run in turn after the first.
@@ -73,7 +78,9 @@ pub fn awaited(contents: &Contents<'_>) -> Result<Vec<u8>> {
 /// About how many bytes the files of a run have, before they are compressed.
 pub fn size_of_run(contents: &Contents<'_>) -> usize {
     let files = contents.files.iter().map(|(_, bytes)| bytes.len());
-    modules(contents).map(|module| module.bytes.len()).chain(files).sum::<usize>() + contents.brought.bytes()
+    modules(contents).map(|module| module.bytes.len()).chain(files).sum::<usize>()
+        + contents.brought.bytes()
+        + contents.root.map_or(0, Root::bytes)
 }
 
 /// All modules that a run loads.
@@ -167,6 +174,10 @@ fn of_run(archive: &mut Archive, contents: &Contents<'_>) -> Result<()> {
     archive.file("guardrail/workload", 0o644, contents.workload.script.as_bytes());
     archive.file("guardrail/config", 0o644, config(contents)?.as_bytes());
     contents.brought.add_to(archive);
+    contents.root.inspect(|root| root.add_to(archive));
+    if let Some(script) = contents.inside {
+        archive.file(SCRIPT_IN_ROOT, 0o644, script.as_bytes());
+    }
     for (name, bytes) in contents.files {
         archive.file(&format!("guardrail/{name}"), 0o755, bytes);
     }
@@ -215,6 +226,11 @@ fn config(contents: &Contents<'_>) -> Result<String> {
     };
     for (name, value) in &contents.workload.defaults {
         set(name, value);
+    }
+    if let Some((_, file_system)) = contents.root.and_then(Root::image) {
+        set("ROOT_TYPE", file_system.name());
+        set("ROOT_OPTIONS", file_system.options());
+        set("ROOT_SERIAL", root::SERIAL);
     }
     for (name, value) in contents.variables {
         if !is_variable(name) {

@@ -6,3 +6,4 @@ pub mod admission;
 pub mod brought;
 pub mod initramfs;
 pub mod prepare;
+pub mod root;

@@ -134,6 +134,8 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         workload: &prepared.workload,
         software: prepared.software.as_ref(),
         brought: &prepared.brought,
+        root: prepared.root.as_ref(),
+        inside: prepared.inside.as_deref(),
         files: &options.files,
         more: &prepared.more,
         variables: &variables,
