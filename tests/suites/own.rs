@@ -23,6 +23,7 @@ fn main() {
         Trial::test("a program and a script run in a root of the user's", rooted),
         Trial::test("an image is a root as well", imaged),
         Trial::test("roots without what runs in them are refused", unrooted),
+        Trial::test("a program of syzkaller's form is carried out, and refused with its place", calls),
         Trial::test("a quiet check prints findings and the verdict, a verbose one what it does", loud),
     ];
     guardrail_tests::run(Arguments::from_args(), trials)
@@ -186,13 +187,41 @@ fn unrooted() -> Result<(), Failed> {
     };
     refused(&["--exec", "keep"], "it has no program keep")?;
     refused(&["--workload", &script], "it has no program /bin/sh")?;
-    refused(&[], "'load' is a workload of Guardrail; add --exec or --workload SCRIPT")?;
+    refused(&[], "not for the workload 'load'; add --exec or --workload SCRIPT")?;
     let mut foreign = fs::read(own.path("write_gauge"))?;
     // The low byte of e_machine: 183 is AArch64.
     foreign[18] = 183;
     fs::write(folder.join("arm"), foreign)?;
     fs::set_permissions(folder.join("arm"), PermissionsExt::from_mode(0o755))?;
     refused(&["--exec", "/arm"], "/arm in it is for another machine")
+}
+
+/// The third call writes 11 bytes, behind which the driver writes one more.
+fn calls() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let (driver, program, out) = (own.word("gauge.c"), own.word("calls.syz"), own.word("run"));
+    fs::write(
+        own.path("calls.syz"),
+        "# the file's 11 bytes\n\
+         r0 = openat$gauge(0xffffffffffffff9c, &(0x7f0000000000)='/dev/gauge\\x00', 0x2, 0x0)\n\
+         ioctl$gauge(r0, 0x5401, &(0x7f0000000040)=ANY=[@ANYBLOB=\"00\"])\n\
+         write(r0, &(0x200000000080)=ANY=[@ANYBLOB='eleven ', @ANYRES32=r0], 0xb)\n\
+         ppoll(0x0, 0x0, 0x0, 0x0) (rerun: 1)\n",
+    )?;
+    let result = check(&[&driver, "--workload", &program, "--set", "CALL_SECONDS=1", "--out", &out]);
+    let found = findings(result.report()?).any(|finding| {
+        finding["kind"] == "out-of-bounds"
+            && finding["message"].as_str().is_some_and(|text| text.contains("offset 11"))
+    });
+    ensure(result.status == 1 && found, || result.said())?;
+    let printed = fs::read_to_string(own.path("run/output.log"))?;
+    let expected = "1: openat$gauge = 0x3\n2: ioctl$gauge = -1, errno 25 (Not a tty)\n3: write = 0xb\n\
+                    4: ppoll = -1, errno 4 (Interrupted system call)\n4: ppoll = -1, errno 4 (Interrupted system call)\n";
+    ensure(printed == expected, || printed.clone())?;
+    fs::write(own.path("calls.syz"), "sync()\nioctl$x(0x3, 0x1, &(0x7f0000000000)={0x1, 0x2})\n")?;
+    let result = check(&[&driver, "--workload", &program]);
+    let why = "calls.syz:2:38: the size of this value is known to syzkaller's descriptions alone";
+    ensure(result.status == 2 && result.stderr.contains(why), || result.said())
 }
 
 fn loud() -> Result<(), Failed> {

@@ -2,6 +2,7 @@
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::exercise::catalog::Class;
+use crate::exercise::syz::{self, Program};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -80,6 +81,9 @@ pub(crate) const SHELL: &str = "/bin/sh";
 /// The scripts before a program or a script in a root of the user's, and at the beginning of such a script.
 const ROOT: &str = include_str!("../../../../guest/workloads/root.sh");
 const INSIDE: &str = include_str!("../../../../guest/workloads/inside.sh");
+/// The script and the program for programs in syzkaller's form.
+const SYZ: &str = include_str!("../../../../guest/workloads/syz.sh");
+const SYZ_RUNNER: &str = include_str!("../../../../guest/workloads/syz.c");
 /// The script of a guest that continues after the workload.
 const COMMANDS: &str = include_str!("../../../../guest/workloads/commands.sh");
 const STRESS: &str = include_str!("../../../../guest/workloads/stress.sh");
@@ -366,7 +370,7 @@ impl Workload {
         })
     }
 
-    /// The workload that `wanted` names: one of ours, or a script on disk.
+    /// The workload that `wanted` names: one of ours, or a script or a program of syzkaller's form on disk.
     pub fn find(wanted: &str, class: Class) -> Result<Workload> {
         if wanted == FULL {
             return Ok(Workload::full(class));
@@ -388,7 +392,33 @@ impl Workload {
                 near: suggest(wanted, names),
             });
         }
+        if syz::is_program(path) {
+            return Workload::from_syz(path);
+        }
         Workload::from_script(path)
+    }
+
+    /// The program at `path`, in syzkaller's form.
+    fn from_syz(path: &Path) -> Result<Workload> {
+        let program = Program::open(path)?;
+        let parts = [
+            DEVICE.to_owned(),
+            here("syz.c", SYZ_RUNNER),
+            here("operations", &program.operations()),
+            BENCH_KERNEL.to_owned(),
+            EXEC.to_owned(),
+            SYZ.to_owned(),
+        ];
+        Ok(Workload {
+            name: path.display().to_string(),
+            needs: Class::None,
+            script: parts.join("\n"),
+            from_user: false,
+            runs_program: false,
+            defaults: vec![("ROUNDS", "1"), ("CALL_SECONDS", "3")],
+            software: &["tcc"],
+            modules: &[],
+        })
     }
 
     /// The variables that the user can set: the settings of a workload of ours, or the names in a script of
@@ -534,6 +564,19 @@ mod tests {
             assert_eq!(full.needs, class);
             assert_eq!(full.defaults, Workload::for_class(class).defaults);
         }
+    }
+
+    #[test]
+    fn a_program_of_syzkallers_form_is_read_before_it_becomes_a_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.syz");
+        let find = || Workload::find(&path.display().to_string(), Class::None);
+        fs::write(&path, "close(0x3)\n").unwrap();
+        let workload = find().unwrap();
+        assert!(workload.script.contains("\ncall 3 close 1 - 3\nEND_OF_FILE\n"));
+        assert_eq!(workload.variables().into_iter().collect::<Vec<_>>(), ["CALL_SECONDS", "ROUNDS"]);
+        fs::write(&path, "close(0x3\n").unwrap();
+        assert!(find().unwrap_err().to_string().ends_with("a.syz:1:10: expected ',' or ')'"));
     }
 
     #[test]

@@ -40,9 +40,9 @@ pub struct Contents<'a> {
     pub software: Option<&'a Software>,
     /// What the user brings along.
     pub brought: &'a Brought,
-    /// The root of the user's, and the script that runs in it; `None` where there is none.
+    /// The root of the user's, in which the workload runs; `None` for the guest's own.
     pub root: Option<&'a Root>,
-    /// That script.
+    /// The script of the user's that runs there; `None` where a program does.
     pub inside: Option<&'a str>,
     /// Further files for the guest's folder `/guardrail`.
     pub files: &'a [(String, Vec<u8>)],

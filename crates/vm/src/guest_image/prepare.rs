@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::exercise::catalog::{self, Class, Device, DeviceChoice};
 use crate::exercise::settings::{self, Parameter, Parameters};
+use crate::exercise::syz;
 use crate::exercise::workload::{SHELL, Workload};
 use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
@@ -111,7 +112,7 @@ impl Prepared {
     ) -> Result<Prepared> {
         // The request is checked as far as possible before anything large is fetched for it.
         if let Some(name) = request.workload
-            && !Path::new(name).exists()
+            && (!Path::new(name).exists() || syz::is_program(Path::new(name)))
         {
             Workload::find(name, Class::None).or_else(|error| match error {
                 Error::BadValue(_) => Ok(Workload::for_class(Class::None)),
@@ -236,8 +237,8 @@ impl Prepared {
         let Own { files, program, memory_mib, .. } = own;
         if program.is_none() && !self.workload.is_of_user() {
             return Err(Error::BadValue(format!(
-                "--rootfs is for a program or a script of yours, and '{}' is a workload of Guardrail; add --exec or \
-                 --workload SCRIPT",
+                "--rootfs is for the program of --exec and for a script of yours, not for the workload '{}'; add --exec \
+                 or --workload SCRIPT",
                 self.workload.name
             )));
         }

@@ -4,7 +4,6 @@ use super::refused;
 use super::tree::{Content, Node, Tree};
 use crate::cpio::Owner;
 use crate::error::{Context, Result};
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use tar::{Archive, Entry, EntryType};
@@ -13,10 +12,10 @@ use tar::{Archive, Entry, EntryType};
 const BESIDES: u64 = 256 << 20;
 
 /// Reads an archive.
-pub(super) fn read(path: &Path, file: File, room: u64) -> Result<Tree> {
+pub(super) fn read<'a>(path: &Path, file: impl Read + 'a, room: u64) -> Result<Tree> {
     let mut file = BufReader::new(file);
     let start = file.fill_buf().context("read", path)?.to_vec();
-    let packed: Box<dyn Read> = if start.starts_with(b"\xfd7zXZ\0") {
+    let packed: Box<dyn Read + 'a> = if start.starts_with(b"\xfd7zXZ\0") {
         Box::new(liblzma::read::XzDecoder::new_multi_decoder(file))
     } else if start.starts_with(b"\x1f\x8b") {
         Box::new(flate2::bufread::MultiGzDecoder::new(file))
@@ -120,6 +119,7 @@ fn plain(name: &str) -> std::result::Result<Option<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Write;
     use tar::{Builder, Header};
 

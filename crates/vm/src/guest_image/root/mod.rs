@@ -181,6 +181,16 @@ impl Root {
     }
 }
 
+/// Reads any bytes as an archive, for the fuzzer.
+#[cfg(feature = "talk")]
+pub fn understands(bytes: &[u8]) {
+    if let Ok(tree) = archive::read(Path::new("root.tar"), bytes, 1 << 20) {
+        assert!(tree.bytes() <= 1 << 20);
+        let _ = find::refuse(&tree, "/bin/sh");
+        let _ = Root::of_tree(tree);
+    }
+}
+
 /// The file system of which a file is an image; `None` for other files.
 fn image(file: &File) -> std::io::Result<Option<FileSystem>> {
     let is = |at: u64, wanted: &[u8]| {
@@ -191,7 +201,7 @@ fn image(file: &File) -> std::io::Result<Option<FileSystem>> {
             Err(error) => Err(error),
         }
     };
-    // The archive's sign counts first: there is none of an image before it.
+    // The archive's sign counts first: an image has other bytes at that place.
     Ok(if is(257, b"ustar")? {
         None
     } else if is(0, b"hsqs")? {
