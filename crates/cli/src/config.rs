@@ -29,7 +29,7 @@ const OWN: [&str; 3] = ["kinds", "suppress", "profile"];
 const LOUDNESS: [&str; 4] = ["-q", "--quiet", "-v", "--verbose"];
 /// Options that start programs or write files. A file that merely lies in a folder, perhaps with somebody's driver, cannot set
 /// them; one that the user names can.
-const ASKED_FOR: [&str; 16] = [
+const ASKED_FOR: [&str; 15] = [
     "certificate",
     "client",
     "draw",
@@ -41,7 +41,6 @@ const ASKED_FOR: [&str; 16] = [
     "promela",
     "qemu-arg",
     "record",
-    "rootfs",
     "static",
     "store",
     "vm-record",
@@ -310,9 +309,7 @@ fn command_of(words: &[OsString]) -> (Vec<String>, usize) {
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
         if word == "--profile" && path.is_empty() {
             at += 2;
-        } else if word.starts_with("--profile=") && path.is_empty() {
-            at += 1;
-        } else if LOUDNESS.contains(&word) && path.is_empty() {
+        } else if (word.starts_with("--profile=") || LOUDNESS.contains(&word)) && path.is_empty() {
             at += 1;
         } else if let Some(inner) = command.find_subcommand(word) {
             path.push(word.to_owned());

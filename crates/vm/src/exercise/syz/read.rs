@@ -21,8 +21,8 @@ const POINTER: usize = 8;
 
 const TOO_LARGE: &str = "the value does not fit into the memory of programs";
 /// What a number without a size means.
-const SIZELESS: &str = "the size of this value is known to syzkaller's descriptions alone; write its bytes as \"…\" or in \
-                        ANY=[@ANYBLOB=\"…\"]";
+const SIZELESS: &str = "the size of this value is known to syzkaller's descriptions alone; write its bytes as \"…\", or \
+                        the number with its size in bytes, as in 0x1:4";
 
 /// Reads a program: a call a line, and lines that are empty or comments.
 pub(super) fn program(text: &str) -> Result<Vec<Operation>> {
@@ -200,10 +200,11 @@ impl Reader {
             Some('&') => self.address(cursor, value, packed, depth)?,
             Some('@') => self.named(cursor, value, packed, depth)?,
             _ if cursor.takes("nil") => {
-                aligned(&start, value, packed)?;
+                aligned(&start, value, packed, POINTER)?;
                 value.bytes.extend([0; POINTER]);
             }
-            Some('0'..='9' | 'r' | '<' | 'A') => return Err(start.wrong(SIZELESS)),
+            Some('0'..='9' | 'r') => self.sized(cursor, value, packed)?,
+            Some('<' | 'A') => return Err(start.wrong(SIZELESS)),
             _ => return Err(start.wrong("expected data, a group, or a pointer")),
         }
         match value.bytes.len() as u64 > MEMORY {
@@ -240,7 +241,7 @@ impl Reader {
         packed: bool,
         depth: u32,
     ) -> Result<()> {
-        aligned(cursor, value, packed)?;
+        aligned(cursor, value, packed, POINTER)?;
         let (at, _) = self.pointer(cursor, depth)?;
         value.bytes.extend(at.to_le_bytes());
         Ok(())
@@ -292,6 +293,36 @@ impl Reader {
         Ok(())
     }
 
+    /// `NUMBER:SIZE` or `rN:SIZE`. The size is an addition of ours to the text.
+    fn sized(&mut self, cursor: &mut Cursor<'_>, value: &mut Value, packed: bool) -> Result<()> {
+        let start = *cursor;
+        let (mut number, mut result) = (0, None);
+        if cursor.peek() == Some('r') {
+            result = Some(self.earlier(cursor)?);
+        } else {
+            number = cursor.number()?;
+        }
+        if !cursor.takes(":") {
+            return Err(start.wrong(SIZELESS));
+        }
+        let place = *cursor;
+        let count = match cursor.number()? {
+            size @ (1 | 2 | 4 | 8) => size as u8,
+            _ => return Err(place.wrong("the size of a number is 1, 2, 4 or 8 bytes")),
+        };
+        let size = usize::from(count);
+        aligned(&start, value, packed, size)?;
+        let bytes = number.to_le_bytes();
+        // syzkaller writes negative numbers with 64 bits, whatever their size.
+        let rest = &bytes[size..];
+        if rest.iter().any(|byte| *byte != 0) && rest.iter().any(|byte| *byte != 0xff) {
+            return Err(start.wrong(format!("the number has more than {size} bytes")));
+        }
+        value.results.extend(result.map(|result| (value.bytes.len(), Form::Bytes(count), result)));
+        value.bytes.extend(&bytes[..size]);
+        Ok(())
+    }
+
     /// `rN[/divisor][+more]`: the result of a call before.
     fn earlier(&mut self, cursor: &mut Cursor<'_>) -> Result<Earlier> {
         let start = *cursor;
@@ -316,12 +347,12 @@ impl Reader {
     }
 }
 
-/// Refuses a pointer where a C compiler would leave room before it, unless the group is packed.
-fn aligned(place: &Cursor<'_>, value: &Value, packed: bool) -> Result<()> {
-    match packed || value.bytes.len().is_multiple_of(POINTER) {
+/// Refuses a member of a size where a C compiler would leave room before it, unless the group is packed.
+fn aligned(place: &Cursor<'_>, value: &Value, packed: bool, size: usize) -> Result<()> {
+    match packed || value.bytes.len().is_multiple_of(size) {
         true => Ok(()),
         false => Err(place.wrong(format!(
-            "this pointer would be at byte {} of its group; add the bytes before it, or write ANY=[…]",
+            "this member of {size} bytes would be at byte {} of its group; add the bytes before it, or write ANY=[…]",
             value.bytes.len()
         ))),
     }
@@ -388,10 +419,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_have_the_size_that_the_text_gives() {
+        let text =
+            "r0 = dup(0x1)\nclose(&(0x7f0000000000)={0x1:1, 0xffffffffffffffff:1, 0x302:2, r0:4, 0x7:8})";
+        let operations = program(text).unwrap();
+        let bytes = vec![1, 255, 2, 3, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(operations[1], Operation::Write { at: MEMORY_AT, bytes });
+        let result = Earlier { number: 0, divisor: 1, more: 0 };
+        assert_eq!(operations[2], Operation::Store { at: MEMORY_AT + 4, form: Form::Bytes(4), result });
+    }
+
+    #[test]
     fn what_only_descriptions_know_is_refused_with_its_place() {
         for (bad, place, words) in [
             ("ioctl$X(0x3, 0x1, &(0x7f0000000000)=0x5)", "1:37", "size of this value"),
             ("ioctl$X(0x3, 0x1, &(0x7f0000000000)={0x1, 0x2})", "1:38", "size of this value"),
+            ("ioctl$X(0x3, 0x1, &(0x7f0000000000)={0x1:1, 0x2:4})", "1:45", "at byte 1 of its group"),
+            ("ioctl$X(0x3, 0x1, &(0x7f0000000000)=0x100:1)", "1:37", "more than 1 bytes"),
+            ("ioctl$X(0x3, 0x1, &(0x7f0000000000)=0x1:3)", "1:41", "1, 2, 4 or 8"),
             ("ioctl$X(0x3, 0x1, &(0x7f0000000000)={<r1=>0x0})", "1:38", "size of this value"),
             ("ioctl$X(0x3, 0x1, &(0x7f0000000000)=@abs)", "1:37", "size of '@abs'"),
             ("ioctl$X(0x3, 0x1, &AUTO=\"00\")", "1:19", "address of this pointer"),
