@@ -27,7 +27,7 @@ program() {
     mkfifo /tmp/printed
     pass_on </tmp/printed &
     reader=$!
-    (cd /root && exec "$@") >/tmp/printed 2>&1 </dev/null
+    (cd /root && "$@") >/tmp/printed 2>&1 </dev/null
     status=$?
     # What the program has left running may hold its output for ever.
     tries=0

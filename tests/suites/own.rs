@@ -2,6 +2,7 @@
 
 use guardrail_tests::{check, ensure, findings, guardrail, program, root};
 use guardrail_vm::packages::Packages;
+use guardrail_vm::software::Software;
 use guardrail_vm::{Cache, kernels};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
@@ -21,6 +22,11 @@ fn main() {
         Trial::test("a package of Guardrail works where it is unpacked", packaged),
         Trial::test("a driver that is watched is checked again when it changes", watched),
         Trial::test("a dry run says what would be run", dry),
+        Trial::test("a program and a script run in a root of the user's", rooted),
+        Trial::test("an image is a root as well", imaged),
+        Trial::test("roots without what runs in them are refused", unrooted),
+        Trial::test("a program of syzkaller's form is carried out, and refused with its place", calls),
+        Trial::test("a quiet check prints findings and the verdict, a verbose one what it does", loud),
     ];
     guardrail_tests::run(Arguments::from_args(), trials)
 }
@@ -141,6 +147,155 @@ fn by_own_catalog() -> Result<(), Failed> {
     let bad = run("8139cp | network | -\n")?;
     let why = format!("{}, line 1: a row is 'driver | class | also | device'", file.display());
     ensure(bad.status == 2 && bad.stderr.contains(&why), || bad.said())
+
+/// A root with a busybox, a program of its own, and links.
+fn make_root(own: &Own) -> Result<PathBuf, Failed> {
+    let folder = own.path("root");
+    for place in ["bin", "etc", "usr/data"] {
+        fs::create_dir_all(folder.join(place))?;
+    }
+    let tree = Cache::open()?.path("guest");
+    let busybox = ["bin/busybox", "usr/bin/busybox"].map(|name| tree.join(name));
+    let busybox = busybox.iter().find(|path| path.is_file()).ok_or("no guest has run here yet")?;
+    fs::copy(busybox, folder.join("bin/busybox"))?;
+    for (link, target) in [("bin/sh", "/bin/busybox"), ("bin/cat", "busybox"), ("data", "usr/data")] {
+        symlink(target, folder.join(link))?;
+    }
+    fs::write(
+        folder.join("bin/keep"),
+        "#!/bin/sh\ncat $1 >/dev/gauge && echo kept $LEVEL of $DRIVER from $(cat /etc/name)\n",
+    )?;
+    fs::set_permissions(folder.join("bin/keep"), PermissionsExt::from_mode(0o755))?;
+    fs::write(folder.join("etc/name"), "my root\n")?;
+    Ok(folder)
+}
+
+/// The program finds its file through a link of the root. The folder and an archive of it are the same root.
+fn rooted() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let folder = make_root(&own)?;
+    let (driver, out) = (own.word("gauge.c"), own.word("run"));
+    let file = format!("{}:/data/", own.word("words"));
+    let root = folder.display().to_string();
+    let result = check(&[
+        &driver,
+        "--rootfs",
+        &root,
+        "--exec",
+        "keep /data/words",
+        "--file",
+        &file,
+        "--set",
+        "LEVEL=3",
+        "--out",
+        &out,
+    ]);
+    let printed = fs::read_to_string(own.path("run/output.log")).unwrap_or_default();
+    ensure(printed == "kept 3 of gauge from my root\n", || result.said())?;
+    let found = findings(result.report()?).any(|finding| finding["kind"] == "out-of-bounds");
+    ensure(result.status == 1 && found, || result.said())?;
+    let archive = own.word("root.tar");
+    let packed = Command::new("tar").args(["-cf", &archive, "-C", &root, "."]).status()?;
+    ensure(packed.success(), || "tar failed".into())?;
+    let digest = |root: &str| {
+        let said = guardrail(&["check", &driver, "--rootfs", root, "--exec", "keep /x", "--dry-run"]).said();
+        said.lines().find_map(|line| Some(line.split_once(" (sha256 ")?.1.to_owned())).ok_or(said)
+    };
+    ensure(digest(&root)? == digest(&archive)?, || "the digests differ".into())?;
+    let script = own.path("mine.sh");
+    fs::write(
+        &script,
+        "step name cat /etc/name\ntry odd false\nstep keep keep /proc/cmdline\nstep bad cat /nowhere\n",
+    )?;
+    let script = script.display().to_string();
+    let result = check(&[&driver, "--rootfs", &archive, "--workload", &script]);
+    let failed = "the workload failed at 'bad': cat: can't open '/nowhere'";
+    ensure(result.status == 3 && result.stderr.contains(failed), || result.said())?;
+    ensure(result.stderr.contains("keep ok") && result.stderr.contains("unloaded gauge"), || result.said())
+}
+
+/// Both file systems are read only; what the program writes is above them.
+fn imaged() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let folder = make_root(&own)?;
+    let image = own.path("root.ext4");
+    fs::File::create(&image)?.set_len(32 << 20)?;
+    let software = Software::find(&Packages::new(&Cache::open()?))?;
+    let mut mke2fs = software.command("mke2fs")?;
+    let made = mke2fs.args(["-q", "-t", "ext4", "-d"]).arg(&folder).arg(&image).output()?;
+    ensure(made.status.success(), || String::from_utf8_lossy(&made.stderr).into_owned())?;
+    let before = fs::read(&image)?;
+    let driver = own.word("gauge.c");
+    let image = image.display().to_string();
+    let exec = "/bin/sh -c 'echo short >/etc/new && keep /etc/new'";
+    let result = check(&[&driver, "--rootfs", &image, "--exec", exec]);
+    ensure(result.report()?["run"]["outcome"] == "completed", || result.said())?;
+    ensure(result.stderr.contains("| kept of gauge from my root"), || result.said())?;
+    ensure(fs::read(&image)? == before, || "the image was written".into())?;
+    let result = check(&["dummy", "--rootfs", &image, "--exec", "/bin/nothing"]);
+    ensure(result.status == 3 && result.stderr.contains("can't execute '/bin/nothing'"), || result.said())
+}
+
+fn unrooted() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let folder = own.path("bare");
+    fs::create_dir(&folder)?;
+    fs::write(own.path("mine.sh"), "true\n")?;
+    let (root, script) = (folder.display().to_string(), own.word("mine.sh"));
+    let refused = |words: &[&str], why: &str| {
+        let result = check(&[&["dummy", "--rootfs", &root], words].concat());
+        ensure(result.status == 2 && result.stderr.contains(why), || result.said())
+    };
+    refused(&["--exec", "keep"], "it has no program keep")?;
+    refused(&["--workload", &script], "it has no program /bin/sh")?;
+    refused(&[], "not for the workload 'load'; add --exec or --workload SCRIPT")?;
+    let mut foreign = fs::read(own.path("write_gauge"))?;
+    // The low byte of e_machine: 183 is AArch64.
+    foreign[18] = 183;
+    fs::write(folder.join("arm"), foreign)?;
+    fs::set_permissions(folder.join("arm"), PermissionsExt::from_mode(0o755))?;
+    refused(&["--exec", "/arm"], "/arm in it is for another machine")
+}
+
+/// The third call writes 11 bytes, behind which the driver writes one more.
+fn calls() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let (driver, program, out) = (own.word("gauge.c"), own.word("calls.syz"), own.word("run"));
+    fs::write(
+        own.path("calls.syz"),
+        "# the file's 11 bytes\n\
+         r0 = openat$gauge(0xffffffffffffff9c, &(0x7f0000000000)='/dev/gauge\\x00', 0x2, 0x0)\n\
+         ioctl$gauge(r0, 0x5401, &(0x7f0000000040)=ANY=[@ANYBLOB=\"00\"])\n\
+         write(r0, &(0x200000000080)=ANY=[@ANYBLOB='eleven ', @ANYRES32=r0], 0xb)\n\
+         ppoll(0x0, 0x0, 0x0, 0x0) (rerun: 1)\n",
+    )?;
+    let result = check(&[&driver, "--workload", &program, "--set", "CALL_SECONDS=1", "--out", &out]);
+    let found = findings(result.report()?).any(|finding| {
+        finding["kind"] == "out-of-bounds"
+            && finding["message"].as_str().is_some_and(|text| text.contains("offset 11"))
+    });
+    ensure(result.status == 1 && found, || result.said())?;
+    let printed = fs::read_to_string(own.path("run/output.log"))?;
+    let expected = "1: openat$gauge = 0x3\n2: ioctl$gauge = -1, errno 25 (Not a tty)\n3: write = 0xb\n\
+                    4: ppoll = -1, errno 4 (Interrupted system call)\n4: ppoll = -1, errno 4 (Interrupted system call)\n";
+    ensure(printed == expected, || printed.clone())?;
+    fs::write(own.path("calls.syz"), "sync()\nioctl$x(0x3, 0x1, &(0x7f0000000000)={0x1, 0x2})\n")?;
+    let result = check(&[&driver, "--workload", &program]);
+    let why = "calls.syz:2:38: the size of this value is known to syzkaller's descriptions alone";
+    ensure(result.status == 2 && result.stderr.contains(why), || result.said())
+}
+
+fn loud() -> Result<(), Failed> {
+    let result = guardrail(&["-q", "check", "zoo/leak"]);
+    let last = result.stdout.lines().last().unwrap_or_default().to_owned();
+    ensure(result.status == 1 && result.stderr.is_empty(), || result.said())?;
+    ensure(last.starts_with("guardrail: ") && last.ends_with(" 1 finding"), || last.clone())?;
+    ensure(!result.stdout.contains("Coverage: "), || result.said())?;
+    let result = guardrail(&["check", "zoo/leak", "--verbose"]);
+    for word in ["kernel    6.1.0-", "starting QEMU", "the kernel has booted", "waiting for the analysis"] {
+        ensure(result.stderr.contains(word), || format!("no '{word}' in {}", result.said()))?;
+    }
+    ensure(result.status == 1 && result.stdout.contains("Coverage: "), || result.said())
 }
 
 /// The fault is there only after the change.

@@ -26,7 +26,6 @@ use guardrail_host::folders::program;
 use guardrail_host::process::kill_with_parent;
 use guardrail_host::{HostError, Progress, Signals, Status, files, zoo};
 use guardrail_mutate::{Description, Error, Kind, Subject};
-use guardrail_vm::Cache;
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
@@ -41,7 +40,7 @@ pub fn make(plan: &MutantPlan, confine: &Confine<'_>) -> Result<Vec<Made>, HostE
     let kinds = Kind::list(&plan.kind)?;
     let _signals = Signals::install()?;
     let progress = Progress::shown();
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     let packages = Packages::new(&cache);
     let folder = Folder::open(&plan.out)?;
     progress.step(&format!("kernel {}", plan.kernel));
@@ -134,7 +133,7 @@ pub fn run(plan: &MutantPlan) -> Result<Ended, HostError> {
     Kind::list(&plan.kind)?;
     let signals = Signals::install()?;
     let progress = Progress::shown();
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     let packages = Packages::new(&cache);
     let folder = Folder::open(&plan.out)?;
     signals.run_begins();

@@ -6,7 +6,6 @@ use guardrail_finding::Finding;
 use guardrail_guard::{Policy, violations};
 use guardrail_host::{HostError, Progress, Signals, Status, drivers, files, zoo};
 use guardrail_profile::ProfilePlan;
-use guardrail_vm::Cache;
 use guardrail_vm::modules::ModuleFile;
 use guardrail_vm::packages::Packages;
 use guardrail_vm::prepare::{Prepared, Request};
@@ -78,7 +77,7 @@ pub fn run(plan: &TryPlan) -> Result<Tried, HostError> {
     };
     let signals = Signals::install()?;
     let progress = Progress::shown();
-    let packages = Packages::new(&Cache::open()?);
+    let packages = Packages::new(&guardrail_host::cache()?);
     let (device, workload) = (plan.device.as_deref(), plan.workload.as_deref());
     let request = Request { driver, kernel, device, workload, ..Request::default() };
     let mut stock = zoo::prepare(&packages, request, &progress)?;

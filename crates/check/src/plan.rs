@@ -10,6 +10,7 @@ use guardrail_trace::log::Schedule;
 use guardrail_vm::brought::{GuestFile, GuestProgram};
 use guardrail_vm::prepare::Request;
 use guardrail_vm::rerun::Rerun;
+use guardrail_vm::root::GuestRoot;
 use guardrail_vm::run::{Forward, TcgThreads};
 use guardrail_vm::settings::Parameter;
 use serde::{Deserialize, Serialize};
@@ -132,6 +133,8 @@ pub struct RunPlan {
     pub workload: Option<String>,
     /// A program that is the workload, in place of `workload`.
     pub program: Option<GuestProgram>,
+    /// The root file system in which the workload runs; absent for the guest's own.
+    pub root: Option<GuestRoot>,
     /// Files that the guest gets.
     pub files: Vec<GuestFile>,
     /// The guest's memory, in MiB.
@@ -209,6 +212,7 @@ impl RunPlan {
             device: None,
             workload: None,
             program: None,
+            root: None,
             files: Vec::new(),
             memory_mib: MEMORY_MIB,
             variables: Vec::new(),
@@ -259,6 +263,7 @@ impl RunPlan {
         self.device.iter().for_each(|device| option("--device", device));
         self.workload.iter().for_each(|workload| option("--workload", workload));
         self.program.iter().for_each(|program| option("--exec", &program.to_string()));
+        self.root.iter().for_each(|root| option("--rootfs", &root.to_string()));
         self.files.iter().for_each(|file| option("--file", &file.to_string()));
         if self.memory_mib != usual.memory_mib {
             option("--memory", &self.memory_mib.to_string());

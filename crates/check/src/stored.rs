@@ -30,6 +30,9 @@ pub struct Stored {
     device: Option<String>,
     workload: Option<String>,
     program: Option<String>,
+    root: Option<String>,
+    /// The digest of what the guest got of the root.
+    root_digest: Option<String>,
     files: Vec<String>,
     memory_mib: Option<u32>,
     smp: u8,
@@ -53,7 +56,13 @@ pub fn store(folder: &Path, plan: &RunPlan, prepared: &Prepared) -> Result<(), H
         kernel: found(&plan.kernel),
         device: plan.device.clone(),
         workload: plan.workload.as_deref().map(found),
-        program: plan.program.as_ref().map(|program| program.whole().to_string()),
+        // A program of a root has its path there.
+        program: plan.program.as_ref().map(|program| match plan.root {
+            None => program.whole().to_string(),
+            Some(_) => program.to_string(),
+        }),
+        root: plan.root.as_ref().map(|root| root.whole().to_string()),
+        root_digest: prepared.root.as_ref().map(|root| root.digest().to_owned()),
         files: plan.files.iter().map(|file| file.whole().to_string()).collect(),
         memory_mib: Some(plan.memory_mib),
         smp: plan.cpus,
@@ -140,6 +149,7 @@ impl Stored {
             device: self.device.clone(),
             workload: self.workload.clone(),
             program: self.program.as_deref().map(str::parse).transpose()?,
+            root: self.root.as_deref().map(str::parse).transpose()?,
             files: self.files.iter().map(|file| file.parse()).collect::<Result<_, _>>()?,
             memory_mib,
             variables: drivers::variables(&self.variables)?,
@@ -163,6 +173,11 @@ impl Stored {
                 "the run was with kernel {}, but '{}' is {} now",
                 report.kernel, self.kernel, prepared.kernel.release
             )));
+        }
+        if prepared.root.as_ref().map(|root| root.digest()) != self.root_digest.as_deref() {
+            return Err(HostError::Usage(
+                "the root of --rootfs has changed since the run; run 'guardrail check --out' again".into(),
+            ));
         }
         match modules(prepared) == self.modules {
             true => Ok(()),

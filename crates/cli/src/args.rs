@@ -32,6 +32,7 @@ pub use config::ConfigCommand;
 pub use guard::GuardArgs;
 use guardrail_campaign::Harmed;
 use guardrail_guard::Policy;
+use guardrail_host::progress::Loudness;
 pub use known::{DiffArgs, DiffFormat};
 pub use output::{Format, OutputArgs};
 pub use protocol::*;
@@ -53,9 +54,26 @@ pub struct Cli {
     /// A profile of guardrail.toml, whose values of options come before those of the command's table
     #[arg(long, value_name = "NAME", global = true, display_order = 900)]
     pub profile: Option<String>,
+    /// Print results and errors alone
+    #[arg(short, long, global = true, conflicts_with = "verbose", display_order = 901)]
+    pub quiet: bool,
+    /// Say what is fetched, started and waited for
+    #[arg(short, long, global = true, display_order = 902)]
+    pub verbose: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// How much the command says besides its results.
+    pub fn loudness(&self) -> Loudness {
+        match (self.quiet, self.verbose) {
+            (true, _) => Loudness::Quiet,
+            (_, true) => Loudness::Verbose,
+            _ => Loudness::Usual,
+        }
+    }
 }
 
 /// What to do.
@@ -112,8 +130,9 @@ pub enum Command {
     Inject(InjectArgs),
     /// List what is known by name
     List(ListArgs),
-    /// Show what this machine has, what is missing, and how to get it
-    Doctor(DoctorArgs),
+    /// Show what this machine has, what is missing, and how to get it; verbose, also the functions that checkers know and
+    /// the kernels in the cache lack
+    Doctor,
     /// Plant faults in drivers of the zoo, and show whether they are contained
     #[command(subcommand)]
     Selftest(Selftest),
@@ -369,14 +388,6 @@ pub struct ContainmentArgs {
     /// How the table is printed
     #[arg(long, value_enum, default_value_t = ListFormat::Text)]
     pub format: ListFormat,
-}
-
-/// Arguments of `doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorArgs {
-    /// Also list the functions that checkers know and the kernels in the cache lack
-    #[arg(short, long)]
-    pub verbose: bool,
 }
 
 /// Arguments of `internal-headers` and `internal-source`.

@@ -4,8 +4,8 @@ use crate::args::BuildArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_host::{HostError, Progress, from_source};
+use guardrail_vm::kernels;
 use guardrail_vm::packages::Packages;
-use guardrail_vm::{Cache, kernels};
 use std::fs;
 
 /// Builds the modules, and prints where they are.
@@ -14,7 +14,7 @@ pub fn run(args: &BuildArgs) -> Result<Status, CliError> {
         return Err(HostError::Usage(from_source::no_source(&args.source)));
     }
     let progress = Progress::shown();
-    let packages = Packages::new(&Cache::open()?);
+    let packages = Packages::new(&guardrail_host::cache()?);
     progress.step(&format!("kernel {}", args.kernel));
     let kernel = kernels::find(&packages, &args.kernel)?;
     let modules = from_source::modules(&packages, &kernel, &args.source, &progress)?;

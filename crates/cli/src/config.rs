@@ -25,6 +25,8 @@ const PROFILE: &str = "GUARDRAIL_PROFILE";
 const MOST: u64 = 1 << 20;
 /// The tables and values of the file that are no commands: those of the policy, and the profiles.
 const OWN: [&str; 3] = ["kinds", "suppress", "profile"];
+/// Options that may precede the command and have no value.
+const LOUDNESS: [&str; 4] = ["-q", "--quiet", "-v", "--verbose"];
 /// Options that start programs or write files. A file that merely lies in a folder, perhaps with somebody's driver, cannot set
 /// them; one that the user names can.
 const ASKED_FOR: [&str; 15] = [
@@ -307,7 +309,7 @@ fn command_of(words: &[OsString]) -> (Vec<String>, usize) {
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
         if word == "--profile" && path.is_empty() {
             at += 2;
-        } else if word.starts_with("--profile=") && path.is_empty() {
+        } else if (word.starts_with("--profile=") || LOUDNESS.contains(&word)) && path.is_empty() {
             at += 1;
         } else if let Some(inner) = command.find_subcommand(word) {
             path.push(word.to_owned());
@@ -416,6 +418,10 @@ mod tests {
     #[test]
     fn the_command_and_its_options_are_found() {
         assert_eq!(command_of(&words("guardrail check e1000 --smp 1")), (vec!["check".to_owned()], 2));
+        assert_eq!(
+            command_of(&words("guardrail -q --profile ci check e1000")),
+            (vec!["check".to_owned()], 5)
+        );
         assert_eq!(
             command_of(&words("guardrail --profile ci vm start")),
             (vec!["vm".to_owned(), "start".to_owned()], 5)

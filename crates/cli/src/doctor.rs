@@ -1,10 +1,10 @@
 //! `guardrail doctor`: what this machine has, what is missing, and how to install it.
 
-use crate::args::DoctorArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
 use guardrail_binfmt::KernelImage;
 use guardrail_check::only_reading;
+use guardrail_host::progress::{Loudness, loudness};
 use guardrail_kernel::SummaryTable;
 use guardrail_vm::doctor::State;
 use guardrail_vm::kernels::Kernel;
@@ -12,7 +12,7 @@ use guardrail_vm::packages::Packages;
 use guardrail_vm::{Cache, doctor, kernels};
 
 /// Prints a table, and fails where anything is missing that every command needs.
-pub fn run(args: &DoctorArgs) -> Result<Status, CliError> {
+pub fn run() -> Result<Status, CliError> {
     let cache = Cache::open()?;
     let checks = doctor::checks(&cache);
     let mut rows = Vec::new();
@@ -30,7 +30,7 @@ pub fn run(args: &DoctorArgs) -> Result<Status, CliError> {
         }
     }
     let mut text = output::table(&rows);
-    if args.verbose {
+    if loudness() == Loudness::Verbose {
         let packages = Packages::new(&cache);
         let cached = kernels::list(&cache).into_iter().filter(|listed| listed.cached);
         let found = cached.map(|listed| kernels::find(&packages, &listed.name));

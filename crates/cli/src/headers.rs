@@ -4,12 +4,12 @@
 use crate::args::HeadersArgs;
 use crate::errors::{CliError, Status};
 use crate::output;
+use guardrail_vm::kernels;
 use guardrail_vm::packages::Packages;
-use guardrail_vm::{Cache, kernels};
 
 /// Prints `FOLDER RELEASE`.
 pub fn run(args: &HeadersArgs) -> Result<Status, CliError> {
-    let packages = Packages::new(&Cache::open()?);
+    let packages = Packages::new(&guardrail_host::cache()?);
     let kernel = kernels::find(&packages, &args.kernel)?;
     let tree = kernels::headers(&packages, &kernel)?;
     let folder = tree.join(format!("usr/src/linux-headers-{}", kernel.release));
@@ -19,7 +19,7 @@ pub fn run(args: &HeadersArgs) -> Result<Status, CliError> {
 
 /// Prints `FOLDER`.
 pub fn source(args: &HeadersArgs) -> Result<Status, CliError> {
-    let packages = Packages::new(&Cache::open()?);
+    let packages = Packages::new(&guardrail_host::cache()?);
     let kernel = kernels::find(&packages, &args.kernel)?;
     let folder = kernels::source(&packages, &kernel)?;
     output::text(&format!("{}\n", folder.display()))?;

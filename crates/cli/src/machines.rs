@@ -32,7 +32,7 @@ const MAX_OUTPUT: usize = 64 << 20;
 
 /// Runs a subcommand.
 pub fn run(command: &VmCommand) -> Result<Status, CliError> {
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     match command {
         VmCommand::Start(args) => start(&cache, args),
         VmCommand::List => list(&cache),
@@ -94,7 +94,7 @@ fn start(cache: &Cache, args: &VmStartArgs) -> Result<Status, CliError> {
 
 /// Runs the process of a VM, which `vm start` started.
 pub fn live(args: &VmStartArgs) -> Result<Status, CliError> {
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     let machine = Machine::named(&cache, &args.name)?;
     let _lock = machine.lock()?;
     let mut wanted: ProfileArgs = args.profile.clone();

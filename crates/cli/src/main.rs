@@ -70,7 +70,9 @@ fn failed(error: &CliError) -> ExitCode {
     ExitCode::from(error.status() as u8)
 }
 
-fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
+fn dispatch(cli: Cli) -> Result<Status, CliError> {
+    progress::choose(cli.loudness());
+    let Cli { command, profile, .. } = cli;
     match command {
         Command::Check(args) => check::run(&args),
         Command::Build(args) => build::run(&args),
@@ -93,7 +95,7 @@ fn dispatch(Cli { command, profile }: Cli) -> Result<Status, CliError> {
         Command::Verify(args) => verify::run(&args),
         Command::Inject(args) => inject::run(&args),
         Command::List(args) => list::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
+        Command::Doctor => doctor::run(),
         Command::Cache(command) => cache::run(&command),
         Command::Config(command) => config::run(&command, profile.as_deref()),
         Command::Version => install::print_version(),

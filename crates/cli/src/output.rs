@@ -4,6 +4,7 @@ use crate::args::{Format, OutputArgs, TableFormat};
 use crate::errors::{CliError, print_line};
 use guardrail_check::last;
 use guardrail_host::files;
+use guardrail_host::progress::{Loudness, loudness};
 use guardrail_report::fail_on::FailOn;
 use guardrail_report::survey::Summary;
 use guardrail_report::{Report, html, json, junit, ktap, sarif, text};
@@ -17,6 +18,8 @@ pub use guardrail_report::columns::table;
 pub enum Extent {
     /// What fits a screen.
     Screen,
+    /// The same findings, and of the run only how it ended.
+    Brief,
     /// All findings in full.
     Full,
 }
@@ -47,7 +50,11 @@ pub fn report(report: &Report, format: Format, extent: Extent) -> Result<(), Cli
 
 /// Prints a report, and writes it to the files that the user named.
 pub fn all(report: &Report, args: &OutputArgs, fail_on: FailOn) -> Result<(), CliError> {
-    print(report, args.format, Extent::of(args.full), fail_on)?;
+    let extent = match (args.full, loudness()) {
+        (false, Loudness::Quiet) => Extent::Brief,
+        (full, _) => Extent::of(full),
+    };
+    print(report, args.format, extent, fail_on)?;
     for written in &args.written {
         let bytes = in_format(report, written.format, Extent::Full, fail_on);
         files::write(&written.file, bytes.map_err(CliError::io("write", "the report"))?)?;
@@ -64,8 +71,11 @@ fn print(report: &Report, format: Format, extent: Extent, fail_on: FailOn) -> Re
 fn in_format(report: &Report, format: Format, extent: Extent, fail_on: FailOn) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     match format {
-        Format::Text if extent == Extent::Screen => text::screen(report, &mut out),
-        Format::Text => text::write(report, &mut out),
+        Format::Text => match extent {
+            Extent::Screen => text::screen(report, &mut out),
+            Extent::Brief => text::brief(report, &mut out),
+            Extent::Full => text::write(report, &mut out),
+        },
         Format::Json => json::write(report, &mut out),
         Format::Sarif => sarif::write(report, &mut out),
         Format::Junit => junit::write(report, fail_on, &mut out),

@@ -14,8 +14,8 @@ use guardrail_verify::certificate::Certificate;
 use guardrail_verify::front::{FrontError, Headers, Sources};
 use guardrail_verify::run::{Plan, Verified, run as verify};
 use guardrail_verify::stock::{Driver, find, options};
+use guardrail_vm::kernels;
 use guardrail_vm::packages::Packages;
-use guardrail_vm::{Cache, kernels};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub fn run(args: &VerifyArgs) -> Result<Status, CliError> {
     let headers = if args.no_kernel {
         Headers::Plain
     } else {
-        let packages = Packages::new(&Cache::open()?);
+        let packages = Packages::new(&guardrail_host::cache()?);
         let kernel = kernels::find(&packages, &args.kernel)?;
         release.clone_from(&kernel.release);
         let headers = kernels::headers_tree(&packages, &kernel)?;

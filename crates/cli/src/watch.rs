@@ -2,6 +2,7 @@
 
 use crate::args::WatchArgs;
 use crate::errors::{CliError, Status, print_line};
+use guardrail_host::progress::{Loudness, loudness};
 use guardrail_host::{HostError, Signals, folders, from_source, process};
 use std::process::Command;
 use std::time::Duration;
@@ -37,6 +38,11 @@ pub fn run(args: &WatchArgs, profile: Option<&str>) -> Result<Status, CliError> 
 fn check(args: &WatchArgs, profile: Option<&str>) -> Result<(), CliError> {
     let mut command = Command::new(folders::program()?);
     command.arg("check").arg(&args.source).arg("--kept-boot");
+    command.args(match loudness() {
+        Loudness::Quiet => Some("--quiet"),
+        Loudness::Usual => None,
+        Loudness::Verbose => Some("--verbose"),
+    });
     command.args(profile.map(|name| format!("--profile={name}"))).args(&args.options);
     process::kill_with_parent(&mut command);
     let ran = command.status().map_err(HostError::io("start", "guardrail check"))?;

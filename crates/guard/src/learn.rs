@@ -4,7 +4,6 @@ use crate::Confine;
 use guardrail_binfmt::{KernelImage, ModuleImage};
 use guardrail_host::{HostError, Progress, files, zoo};
 use guardrail_learn::{Coverage, LearnError, Learned, coverage};
-use guardrail_vm::Cache;
 use guardrail_vm::installed::Target;
 use guardrail_vm::kernels::Kernel;
 use guardrail_vm::modules::{ModuleFile, Modules};
@@ -69,7 +68,7 @@ impl Learnt {
 /// Derives the rows of a kernel and of modules, and writes them where the plan says. All that is fetched and built is so
 /// before `confine` is called, and no module is read before that.
 pub fn learn(plan: &LearnPlan, progress: &Progress, confine: &Confine<'_>) -> Result<Learnt, HostError> {
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     let packages = Packages::new(&cache);
     progress.step(&plan.kernel);
     let kernel = Target::find(&packages, &plan.kernel)?.kernel;

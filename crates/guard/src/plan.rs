@@ -9,7 +9,6 @@ use guardrail_host::error::print_line;
 use guardrail_host::{HostError, Progress, files, zoo};
 use guardrail_kernel::isolation;
 use guardrail_rewrite::{FIELD, RewriteError};
-use guardrail_vm::Cache;
 use guardrail_vm::admission;
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::Modules;
@@ -83,7 +82,7 @@ impl GuardPlan {
 ///
 /// All that is fetched and built is so before `confine` is called, and no file of the user's is read before that.
 pub fn guard(plan: &GuardPlan, progress: &Progress, confine: &Confine<'_>) -> Result<Summary, HostError> {
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     let packages = Packages::new(&cache);
     progress.step(plan.kernel.as_deref().unwrap_or("the running kernel"));
     let target = match &plan.kernel {

@@ -26,6 +26,11 @@ pub use symbols::Symbols;
 
 use guardrail_vm::Cache;
 
+/// The cache, which says what is fetched into it where the user wants to hear that.
+pub fn cache() -> Result<Cache, HostError> {
+    Ok(Cache::open()?.saying(progress::detail))
+}
+
 /// The services that an engine uses on this machine.
 pub struct Host {
     /// The cache of kernels, packages and built drivers.
@@ -40,7 +45,7 @@ impl Host {
     /// Services for a program of its own: it handles signals, and shows progress on standard error.
     pub fn open() -> Result<Host, HostError> {
         let (signals, progress) = (Signals::install()?, Progress::shown());
-        Ok(Host { cache: Cache::open()?, signals, progress })
+        Ok(Host { cache: cache()?, signals, progress })
     }
 
     /// Services for an engine inside another program: it handles no signal and shows nothing.

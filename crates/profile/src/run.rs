@@ -76,7 +76,7 @@ pub fn run_live(plan: &ProfilePlan, live: Option<Live<'_>>) -> Result<Profile, H
     check(plan)?;
     let signals = Signals::install()?;
     let progress = Progress::shown();
-    let prepared = prepare(plan, &Packages::new(&Cache::open()?), &progress)?;
+    let prepared = prepare(plan, &Packages::new(&guardrail_host::cache()?), &progress)?;
     run_prepared(plan, prepared, live, &signals, &progress)
 }
 
@@ -91,7 +91,7 @@ pub fn run_prepared(
 ) -> Result<Profile, HostError> {
     let clients = choose::clients(&plan.clients)?;
     let attachment = Attachment::of(plan, &clients);
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     let folder = RunFolder::new(plan.out.as_deref())?;
     signals.run_begins();
     progress.step("reading the kernel");

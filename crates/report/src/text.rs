@@ -4,7 +4,7 @@ mod known;
 mod screen;
 
 pub use known::comparison;
-pub use screen::screen;
+pub use screen::{brief, screen};
 
 use crate::model::{Report, Run};
 use guardrail_finding::{
@@ -33,15 +33,7 @@ pub fn findings(shown: &[&Finding], out: &mut dyn Write) -> io::Result<()> {
 /// Writes what is known, how the run ended, and the summary line.
 pub(crate) fn rest(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     known::write(report, out)?;
-    if !matches!(report.run.outcome.as_str(), "completed" | "running") {
-        writeln!(out, "Outcome: {}", report.run.outcome)?;
-        for line in report.run.detail.iter().flat_map(|text| text.lines()) {
-            writeln!(out, "  {}", clean(line))?;
-        }
-    }
-    if let Some(closed) = report.run.gate.as_ref().and_then(|gate| gate.closed.as_ref()) {
-        writeln!(out, "The device was cut off: {}", clean(closed))?;
-    }
+    ending(report, out)?;
     for note in &report.run.notes {
         writeln!(out, "Note: {}", clean(note))?;
     }
@@ -59,6 +51,26 @@ pub(crate) fn rest(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     coverage(&report.run, out)?;
     writeln!(out, "{}", summary(report))
+}
+
+/// Writes how the run ended, where it did not complete, and one line with the numbers of findings.
+pub fn verdict(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    ending(report, out)?;
+    writeln!(out, "{}", counted(report))
+}
+
+/// Writes how a run ended that did not complete, and why its device was cut off.
+fn ending(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if !matches!(report.run.outcome.as_str(), "completed" | "running") {
+        writeln!(out, "Outcome: {}", report.run.outcome)?;
+        for line in report.run.detail.iter().flat_map(|text| text.lines()) {
+            writeln!(out, "  {}", clean(line))?;
+        }
+    }
+    if let Some(closed) = report.run.gate.as_ref().and_then(|gate| gate.closed.as_ref()) {
+        writeln!(out, "The device was cut off: {}", clean(closed))?;
+    }
+    Ok(())
 }
 
 /// One line about how much of the drivers ran; nothing where nobody watched.
@@ -86,21 +98,25 @@ fn coverage(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 /// The last line: number of findings, amount checked, and duration.
 fn summary(report: &Report) -> String {
     let Run { blocks, accesses, events, lost_events, lag_seconds, wall_seconds, .. } = report.run;
-    let found = found(report) + &known::counts(report);
+    let counted = counted(report);
     if events == 0 && wall_seconds == 0.0 {
         // Clients inside QEMU leave no log.
         let time = match report.run.guest_seconds {
             0.0 => String::new(),
             seconds => format!("; guest time {seconds:.1} s"),
         };
-        return format!("guardrail: {} on {}: {found}{time}", clean(&report.driver), clean(&report.kernel));
+        return format!("{counted}{time}");
     }
     format!(
-        "guardrail: {} on {}: {found}; {blocks} blocks, {accesses} accesses, {events} events, {lost_events} lost, \
+        "{counted}; {blocks} blocks, {accesses} accesses, {events} events, {lost_events} lost, \
          analysis lag {lag_seconds:.1} s, wall time {wall_seconds:.1} s",
-        clean(&report.driver),
-        clean(&report.kernel),
     )
+}
+
+/// Driver, kernel, and the numbers of findings.
+fn counted(report: &Report) -> String {
+    let found = found(report) + &known::counts(report);
+    format!("guardrail: {} on {}: {found}", clean(&report.driver), clean(&report.kernel))
 }
 
 /// The numbers of findings and notes, such as `2 findings, 1 note`.

@@ -448,6 +448,12 @@ fn screen() {
         text.starts_with("1 likely cause:\n warning  ") && text.contains(": 1 finding, 32 notes;"),
         "{text}"
     );
+    calm.run.notes.push("a note".into());
+    let brief = print(text::brief, &calm);
+    assert!(brief.starts_with("1 likely cause:\n warning  "), "{brief}");
+    assert!(brief.ends_with(": 1 finding, 32 notes\n") && !brief.contains("Note: "), "{brief}");
+    calm.run.outcome = "workload-failed".into();
+    assert!(print(text::brief, &calm).contains("Outcome: workload-failed\n"));
     let few = print(text::screen, &sample());
     let at = |id: &str| few.find(&format!("Fingerprint: {id}\n")).unwrap();
     assert!(

@@ -4,7 +4,6 @@ use crate::power::{Bus, Power, drivers};
 use guardrail_binfmt::{Btf, KernelImage, ModuleImage};
 use guardrail_host::{HostError, Progress, files};
 use guardrail_report::columns::table;
-use guardrail_vm::Cache;
 use guardrail_vm::installed::Target;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
@@ -117,7 +116,7 @@ pub type Confine<'a> = dyn Fn(&[PathBuf], &[PathBuf]) -> Result<(), HostError> +
 
 /// Looks through the modules of a kernel. It is fetched before `confine` is called, and no file of it is read before that.
 pub fn survey(plan: &SurveyPlan, progress: &Progress, confine: &Confine<'_>) -> Result<Survey, HostError> {
-    let cache = Cache::open()?;
+    let cache = guardrail_host::cache()?;
     let packages = Packages::new(&cache);
     progress.step(&plan.kernel);
     let target = Target::find(&packages, &plan.kernel)?;

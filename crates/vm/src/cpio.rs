@@ -7,6 +7,15 @@ pub struct Archive {
     inode: u32,
 }
 
+/// The numbers of the user and the group to whom an entry belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The user; 0 is root.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
+
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
@@ -28,6 +37,16 @@ impl Archive {
         self.entry(name, FILE | mode, data, (0, 0));
     }
 
+    /// Adds a folder with its permission bits and owner.
+    pub fn owned_folder(&mut self, name: &str, mode: u32, owner: Owner) {
+        self.owned(name, DIRECTORY | mode, owner, &[], (0, 0));
+    }
+
+    /// Adds a file with its permission bits and owner.
+    pub fn owned_file(&mut self, name: &str, mode: u32, owner: Owner, data: &[u8]) {
+        self.owned(name, FILE | mode, owner, data, (0, 0));
+    }
+
     /// Adds a symbolic link.
     pub fn link(&mut self, name: &str, target: &str) {
         self.entry(name, LINK | 0o777, target.as_bytes(), (0, 0));
@@ -45,12 +64,17 @@ impl Archive {
         self.bytes
     }
 
-    fn entry(&mut self, name: &str, mode: u32, data: &[u8], (major, minor): (u32, u32)) {
+    fn entry(&mut self, name: &str, mode: u32, data: &[u8], device: (u32, u32)) {
+        self.owned(name, mode, Owner::default(), data, device);
+    }
+
+    fn owned(&mut self, name: &str, mode: u32, owner: Owner, data: &[u8], (major, minor): (u32, u32)) {
         self.inode += 1;
         let size = u32::try_from(data.len()).expect("files of an initramfs are smaller than 4 GiB");
         let name_size = name.len() as u32 + 1;
         // inode, mode, uid, gid, links, mtime, size, device, rdev, name size, checksum.
-        let fields = [self.inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
+        let fields =
+            [self.inode, mode, owner.user, owner.group, 1, 0, size, 0, 0, major, minor, name_size, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
             self.bytes.extend_from_slice(format!("{field:08X}").as_bytes());

@@ -1,7 +1,9 @@
-//! What the supervisor hears from a guest and from its QEMU, as any bytes, for the fuzzer.
+//! What the supervisor hears from a guest and from its QEMU, and reads of what the user brings, as any bytes, for the fuzzer.
 
+use crate::exercise::syz::Program;
 use crate::http;
 use crate::qmp::{self, Message};
+use crate::root;
 use crate::run::console::{Kept, MAX_EXCERPT, Scan};
 use crate::run::cut::Ports;
 use crate::run::progress::{Lines, Progress};
@@ -32,6 +34,15 @@ pub fn qemu(bytes: &[u8]) {
     let mut lines = Lines::default();
     lines.feed(bytes, |line| _ = std::hint::black_box(Message::parse(line)));
     let _ = Ports::of(Spoken(bytes)).cut(PciAddress { bus: 0, devfn: 0x20 });
+}
+
+/// The bytes are a program in syzkaller's form, or the archive of a root.
+pub fn brought(bytes: &[u8]) {
+    if let Some(Ok(program)) = std::str::from_utf8(bytes).ok().map(Program::read) {
+        // A heredoc of the guest's script has them.
+        assert!(program.operations().lines().all(|line| line != "END_OF_FILE" && line.is_ascii()));
+    }
+    root::understands(bytes);
 }
 
 /// A stream that says these bytes and takes all commands.

@@ -35,7 +35,7 @@ pub use exercise::{catalog, disk, http, settings, workload};
 pub use fetch::cache::Cache;
 pub use fetch::owned::{OwnedFolder, try_lock};
 pub use fetch::{cache, carried, packages, software, sources};
-pub use guest_image::{admission, brought, initramfs, prepare};
+pub use guest_image::{admission, brought, initramfs, prepare, root};
 pub use kernel::{installed, jobs, kbuild, kernels, modules, runtime, symbols};
 pub use oracle::{packets, sectors};
 pub use qemu::qmp;

@@ -21,6 +21,9 @@ impl Ready<'_> {
         let device = prepared.choice.device.as_ref();
         row("device", &device.map_or("none".to_owned(), |device| device.options.join(" + ")));
         row("workload", &prepared.workload.name);
+        if let Some((root, of)) = prepared.root.as_ref().zip(plan.root.as_ref()) {
+            row("root", &format!("{of} (sha256 {})", root.digest()));
+        }
         row("checkers", &plan.tools.join(", "));
         row("gate", &format!("{}, mode {}", plan.gate.word(), plan.mode.word()));
         let (major, minor) = prepared.qemu.version;

@@ -8,6 +8,7 @@ use crate::run::printed::Printed;
 use crate::run::synthetic::Synthetic;
 use crate::snapshots::Snapshots;
 use guardrail_host::folders::LogFolder;
+use guardrail_host::progress::detail;
 use guardrail_host::{Host, HostError};
 use guardrail_trace::log::{FailReason, Log};
 use guardrail_vm::prepare::Prepared;
@@ -101,6 +102,7 @@ impl Guest<'_> {
             },
             save: save.as_mut().map(|save| save as &mut dyn Save),
         };
+        detail("starting QEMU, and waiting for the guest's kernel to boot");
         Ok(guardrail_vm::run::run(prepared, options, &mut watch)?)
     }
 }

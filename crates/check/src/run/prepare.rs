@@ -8,7 +8,7 @@ use crate::stored;
 use guardrail_host::folders::{RunFolder, library};
 use guardrail_host::{Host, HostError, drivers as host_drivers, zoo};
 use guardrail_vm::packages::Packages;
-use guardrail_vm::prepare::Prepared;
+use guardrail_vm::prepare::{Own, Prepared};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -50,6 +50,13 @@ pub fn drivers(plan: &RunPlan, host: &Host) -> Result<Prepared, HostError> {
     let mut prepared = zoo::prepare(&Packages::new(&host.cache), plan.request(), &host.progress)?;
     prepared.set_parameters(&plan.parameters)?;
     let names = plan.variables.iter().map(|(name, _)| name.as_str());
-    prepared.bring(&plan.files, plan.program.as_ref(), plan.memory_mib, names)?;
+    let RunPlan { files, program, root, memory_mib, .. } = plan;
+    let own = Own { files, program: program.as_ref(), root: root.as_ref(), memory_mib: *memory_mib };
+    prepared.bring(own, names)?;
+    if plan.rerun.is_some() && prepared.has_image() {
+        return Err(HostError::Usage(
+            "the image of --rootfs would not be recorded; give the root as a folder or an archive".into(),
+        ));
+    }
     Ok(prepared)
 }

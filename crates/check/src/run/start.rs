@@ -14,6 +14,7 @@ use crate::trace_head;
 use guardrail_host::HostError;
 use guardrail_host::drivers::{others, watched};
 use guardrail_host::folders::{LogFolder, absolute};
+use guardrail_host::progress::{self, Loudness};
 use guardrail_trace::log::{Log, LogOptions, MergedReader};
 use guardrail_vm::run::{Limits, Options, Plugin, Watched};
 use guardrail_vm::symbols;
@@ -62,6 +63,9 @@ impl<'a> Ready<'a> {
         let (plan, host) = (self.plan, self.host);
         // From here on a signal must not end the program before the run is cleaned up.
         host.signals.run_begins();
+        if progress::loudness() == Loudness::Verbose {
+            self.describe().lines().for_each(progress::detail);
+        }
         host.progress.step("reading the kernel");
         let modules = self.copy_modules()?;
         let shared = LogFolder::new()?;
@@ -77,6 +81,7 @@ impl<'a> Ready<'a> {
         let analysis = match plan.observe {
             Observe::Check => {
                 let job = self.job(&shared, input)?;
+                progress::detail("starting the analysis process");
                 Some(Analysis::start(&job, &|| host.signals.interrupted())?)
             }
             Observe::None | Observe::Trace => None,

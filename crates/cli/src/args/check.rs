@@ -17,6 +17,7 @@ use guardrail_host::folders::absolute;
 use guardrail_trace::log::Schedule;
 use guardrail_vm::brought::{GuestFile, GuestProgram};
 use guardrail_vm::rerun::Rerun;
+use guardrail_vm::root::GuestRoot;
 use guardrail_vm::run::{Forward, TcgThreads};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -50,6 +51,10 @@ pub struct CheckArgs {
     /// A program of yours that exercises the driver, with its arguments in quotes; its libraries come with it
     #[arg(long, value_name = "COMMAND", conflicts_with = "workload")]
     pub exec: Option<GuestProgram>,
+    /// Run the program of --exec, or the script of --workload, in this root file system: a folder, a .tar archive, or an ext4 or
+    /// squashfs image
+    #[arg(long, value_name = "DIR|IMAGE")]
+    pub rootfs: Option<GuestRoot>,
     /// A file or folder for the guest, in /root unless DST says where; may be given several times
     #[arg(long = "file", value_name = "SRC[:DST]")]
     pub brought: Vec<GuestFile>,
@@ -157,6 +162,10 @@ pub struct CheckArgs {
 impl CheckArgs {
     /// The run that the arguments ask for.
     pub fn plan(&self) -> Result<RunPlan, HostError> {
+        // A root has its own programs, which are looked for when it is read.
+        if let (Some(program), None) = (&self.exec, &self.rootfs) {
+            program.refuse_absent()?;
+        }
         let rerun = match (&self.vm_record, &self.vm_replay) {
             (Some(folder), _) => Some(Rerun::Record(absolute(folder)?)),
             (None, Some(folder)) => Some(Rerun::Replay(absolute(folder)?)),
@@ -170,6 +179,7 @@ impl CheckArgs {
             device: self.device.clone(),
             workload: self.workload.clone(),
             program: self.exec.clone(),
+            root: self.rootfs.clone(),
             files: self.brought.clone(),
             memory_mib: self.memory,
             variables: variables(&self.variables)?,

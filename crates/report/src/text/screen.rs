@@ -1,6 +1,6 @@
 //! The text report that fits a screen: the worst findings in full, and a line for each cause of more than notes.
 
-use super::{clean, findings, rest};
+use super::{clean, findings, rest, verdict};
 use crate::causes::{Cause, causes};
 use crate::columns::table;
 use crate::model::Report;
@@ -17,11 +17,22 @@ const MOST_LINES: usize = 24;
 /// Writes a report with few findings whole, the worst first. With more, it writes the worst finding if that is
 /// an error, a table of all causes of errors and warnings, and the number of notes.
 pub fn screen(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    of_findings(report, out)?;
+    rest(report, out)
+}
+
+/// Writes the findings as [`screen`] does, how a run ended that did not complete, and the number of findings.
+pub fn brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    of_findings(report, out)?;
+    verdict(report, out)
+}
+
+/// Writes the findings, as far as they fit a screen.
+fn of_findings(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut few = report.shown();
     if few.len() <= ALL_IN_FULL {
         few.sort_by_key(|finding| finding.severity);
-        findings(&few, out)?;
-        return rest(report, out);
+        return findings(&few, out);
     }
     let mut causes = causes(report);
     let notes: usize = causes.iter().filter(|cause| is_note(cause)).map(|cause| cause.findings.len()).sum();
@@ -54,7 +65,7 @@ pub fn screen(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             "'guardrail report FINGERPRINT' prints a finding, 'guardrail report --full' all of them"
         )?,
     }
-    rest(report, out)
+    Ok(())
 }
 
 fn is_note(cause: &Cause) -> bool {

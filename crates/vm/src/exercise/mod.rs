@@ -7,4 +7,5 @@ pub mod disk;
 pub mod http;
 pub(crate) mod pattern;
 pub mod settings;
+pub(crate) mod syz;
 pub mod workload;

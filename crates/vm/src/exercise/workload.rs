@@ -2,6 +2,7 @@
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::exercise::catalog::Class;
+use crate::exercise::syz::{self, Program};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -73,6 +74,16 @@ const SYNTHETIC: &str = include_str!("../../../../guest/workloads/synthetic.sh")
 const LOAD: &str = include_str!("../../../../guest/workloads/load.sh");
 /// The script before a program of the user's.
 const EXEC: &str = include_str!("../../../../guest/workloads/exec.sh");
+/// Where a guest has the script of the user's that runs in a root of the user's.
+pub(crate) const SCRIPT_IN_ROOT: &str = "guardrail/inside";
+/// The shell of a root, which runs it.
+pub(crate) const SHELL: &str = "/bin/sh";
+/// The scripts before a program or a script in a root of the user's, and at the beginning of such a script.
+const ROOT: &str = include_str!("../../../../guest/workloads/root.sh");
+const INSIDE: &str = include_str!("../../../../guest/workloads/inside.sh");
+/// The script and the program for programs in syzkaller's form.
+const SYZ: &str = include_str!("../../../../guest/workloads/syz.sh");
+const SYZ_RUNNER: &str = include_str!("../../../../guest/workloads/syz.c");
 /// The script of a guest that continues after the workload.
 const COMMANDS: &str = include_str!("../../../../guest/workloads/commands.sh");
 const STRESS: &str = include_str!("../../../../guest/workloads/stress.sh");
@@ -359,7 +370,7 @@ impl Workload {
         })
     }
 
-    /// The workload that `wanted` names: one of ours, or a script on disk.
+    /// The workload that `wanted` names: one of ours, or a script or a program of syzkaller's form on disk.
     pub fn find(wanted: &str, class: Class) -> Result<Workload> {
         if wanted == FULL {
             return Ok(Workload::full(class));
@@ -381,7 +392,33 @@ impl Workload {
                 near: suggest(wanted, names),
             });
         }
+        if syz::is_program(path) {
+            return Workload::from_syz(path);
+        }
         Workload::from_script(path)
+    }
+
+    /// The program at `path`, in syzkaller's form.
+    fn from_syz(path: &Path) -> Result<Workload> {
+        let program = Program::open(path)?;
+        let parts = [
+            DEVICE.to_owned(),
+            here("syz.c", SYZ_RUNNER),
+            here("operations", &program.operations()),
+            BENCH_KERNEL.to_owned(),
+            EXEC.to_owned(),
+            SYZ.to_owned(),
+        ];
+        Ok(Workload {
+            name: path.display().to_string(),
+            needs: Class::None,
+            script: parts.join("\n"),
+            from_user: false,
+            runs_program: false,
+            defaults: vec![("ROUNDS", "1"), ("CALL_SECONDS", "3")],
+            software: &["tcc"],
+            modules: &[],
+        })
     }
 
     /// The variables that the user can set: the settings of a workload of ours, or the names in a script of
@@ -421,12 +458,43 @@ impl Workload {
         variables: impl Iterator<Item = &'a str>,
     ) -> Workload {
         let exported: String = variables.map(|name| format!("export {name}\n")).collect();
+        let script = format!("{DEVICE}\n{EXEC}\n{exported}step exec program {command}\n");
+        Workload { name: path.display().to_string(), ..Workload::of_user(script, true) }
+    }
+
+    /// A program in a root of the user's.
+    pub(crate) fn from_program_in_root(name: &str, command: &str) -> Workload {
+        // The root is made before the program's own step, so that a failure says which of them failed.
+        let script = format!(
+            "{DEVICE}\n{EXEC}\n{ROOT}\ntrap 'kill $alive; leave_root' EXIT\nmkdir -p /root\nstep root make_root\n\
+             step exec program in_root {command}\n"
+        );
+        Workload { name: name.to_owned(), ..Workload::of_user(script, true) }
+    }
+
+    /// This script of the user's, in a root of the user's. Returns the workload that runs it, and what it runs there.
+    pub(crate) fn in_root(self) -> (Workload, String) {
+        let inside = format!("{INSIDE}\n{}", self.script);
+        let script = format!(
+            "{DEVICE}\n{ROOT}\ntrap leave_root EXIT\nstep root make_root\nmkdir $root/run/guardrail\n\
+             cp /{SCRIPT_IN_ROOT} $root/run/guardrail/workload\nstep shell chroot $root {SHELL} -c :\n\
+             (in_root {SHELL} /run/guardrail/workload)\n"
+        );
+        (Workload { name: self.name, ..Workload::of_user(script, true) }, inside)
+    }
+
+    /// True for a script or a program of the user's.
+    pub(crate) fn is_of_user(&self) -> bool {
+        self.from_user
+    }
+
+    fn of_user(script: String, runs_program: bool) -> Workload {
         Workload {
-            name: path.display().to_string(),
+            name: String::new(),
             needs: Class::None,
-            script: format!("{DEVICE}\n{EXEC}\n{exported}step exec program {command}\n"),
+            script,
             from_user: true,
-            runs_program: true,
+            runs_program,
             defaults: Vec::new(),
             software: &[],
             modules: &[],
@@ -444,16 +512,7 @@ impl Workload {
         }
         let bytes = fs::read(path).context("read", path)?;
         let script = String::from_utf8(bytes).map_err(|_| bad("it is not text"))?;
-        Ok(Workload {
-            name: path.display().to_string(),
-            needs: Class::None,
-            script,
-            from_user: true,
-            runs_program: false,
-            defaults: Vec::new(),
-            software: &[],
-            modules: &[],
-        })
+        Ok(Workload { name: path.display().to_string(), ..Workload::of_user(script, false) })
     }
 }
 
@@ -505,6 +564,19 @@ mod tests {
             assert_eq!(full.needs, class);
             assert_eq!(full.defaults, Workload::for_class(class).defaults);
         }
+    }
+
+    #[test]
+    fn a_program_of_syzkallers_form_is_read_before_it_becomes_a_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.syz");
+        let find = || Workload::find(&path.display().to_string(), Class::None);
+        fs::write(&path, "close(0x3)\n").unwrap();
+        let workload = find().unwrap();
+        assert!(workload.script.contains("\ncall 3 close 1 - 3\nEND_OF_FILE\n"));
+        assert_eq!(workload.variables().into_iter().collect::<Vec<_>>(), ["CALL_SECONDS", "ROUNDS"]);
+        fs::write(&path, "close(0x3\n").unwrap();
+        assert!(find().unwrap_err().to_string().ends_with("a.syz:1:10: expected ',' or ')'"));
     }
 
     #[test]

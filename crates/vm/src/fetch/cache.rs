@@ -17,6 +17,8 @@ const SYNCED: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
+    /// Gets a line before what is fetched or waited for.
+    said: fn(&str),
 }
 
 /// A held file lock. Dropping it, or the end of the process in any way, releases it.
@@ -44,7 +46,17 @@ impl Cache {
     pub fn at(root: &Path) -> Result<Cache> {
         fs::create_dir_all(root).context("create", root)?;
         let root = root.canonicalize().context("find", root)?;
-        Ok(Cache { root })
+        Ok(Cache { root, said: |_| () })
+    }
+
+    /// The same cache, which says what is fetched into it and what is waited for.
+    pub fn saying(self, said: fn(&str)) -> Cache {
+        Cache { said, ..self }
+    }
+
+    /// Says what is done next.
+    pub(crate) fn say(&self, text: &str) {
+        (self.said)(text);
     }
 
     /// The canonical path of the root.
@@ -64,14 +76,20 @@ impl Cache {
         let path = folder.join(name);
         let file =
             File::options().create(true).truncate(false).write(true).open(&path).context("open", &path)?;
+        let mut how = libc::LOCK_EX | libc::LOCK_NB;
         loop {
             // SAFETY: flock on a descriptor that `file` keeps open.
-            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+            if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
                 return Ok(Lock { _file: file });
             }
             let error = std::io::Error::last_os_error();
-            if error.kind() != std::io::ErrorKind::Interrupted {
-                return Err(Error::io("lock", &path, error));
+            match error.kind() {
+                std::io::ErrorKind::WouldBlock => {
+                    self.say(&format!("waiting for another process that holds the lock '{name}'"));
+                    how = libc::LOCK_EX;
+                }
+                std::io::ErrorKind::Interrupted => {}
+                _ => return Err(Error::io("lock", &path, error)),
             }
         }
     }

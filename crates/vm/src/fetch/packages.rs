@@ -156,6 +156,7 @@ impl Packages {
             return Err(Error::DiskFull { path: self.cache.root().to_path_buf() });
         }
         self.configure()?;
+        self.cache.say("fetching the package index");
         let output = self.apt("apt-get", &["update", "-qq", "--error-on=any"])?;
         self.check(&output, "the package index")?;
         self.cache.write_atomically("apt/updated", self.archive.checked()).map(|_| ())
@@ -196,6 +197,7 @@ impl Packages {
 
     fn download(&self, what: &str, fetch: Fetch<'_>, into: &Path) -> Result<()> {
         self.ensure_index()?;
+        self.cache.say(&format!("fetching {what}"));
         // One apt at a time: its caches are shared.
         let _lock = self.cache.lock("apt")?;
         let mut output = self.download_once(fetch, into)?;

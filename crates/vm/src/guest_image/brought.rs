@@ -27,6 +27,10 @@ const NEEDED: [&str; 3] = ["bin/busybox", "bin/sh", "init"];
 const SHELLS: [&str; 3] = ["/bin/sh", "/bin/ash", "/bin/busybox"];
 /// The part of a guest's memory that the files may take: it has them twice while it unpacks them.
 const PART: u64 = 4;
+/// Where firmware is: the kernel looks for it in the guest's own root alone.
+const FIRMWARE: &str = "lib/firmware/";
+/// Where the files are that belong into a root of the user's.
+const FOR_ROOT: &str = "guardrail/files";
 /// The most files of a run.
 const MOST: usize = 20_000;
 
@@ -54,6 +58,8 @@ pub struct Brought {
     entries: Vec<Entry>,
     bytes: u64,
     room: u64,
+    /// True where files belong into a root of the user's.
+    for_root: bool,
 }
 
 /// One entry of the guest's root, in the order in which they are made.
@@ -98,6 +104,11 @@ impl FromStr for GuestFile {
 }
 
 impl GuestFile {
+    /// Whether it is at this path in the guest, or is a folder above it.
+    pub(crate) fn is_at(&self, path: &str) -> bool {
+        path.strip_prefix('/').is_some_and(|path| Path::new(path).starts_with(&self.to))
+    }
+
     /// The same with the file's whole path.
     pub fn whole(&self) -> GuestFile {
         GuestFile { from: whole(&self.from), to: self.to.clone() }
@@ -118,9 +129,6 @@ impl FromStr for GuestProgram {
         let bad = |why: &str| Error::BadValue(format!("--exec {text}: {why}"));
         let mut words = shlex::split(text).ok_or_else(|| bad("a quotation mark has no end"))?.into_iter();
         let path = words.next().map(PathBuf::from).ok_or_else(|| bad("there is no program"))?;
-        if !path.is_file() {
-            return Err(bad("there is no such program; give its path"));
-        }
         Ok(GuestProgram { path, arguments: words.collect() })
     }
 }
@@ -139,6 +147,19 @@ impl GuestProgram {
         GuestProgram { path: whole(&self.path), arguments: self.arguments.clone() }
     }
 
+    /// Refuses a program that this machine does not have.
+    pub fn refuse_absent(&self) -> Result<()> {
+        match self.path.is_file() {
+            true => Ok(()),
+            false => Err(Error::BadValue(format!("--exec {self}: there is no such program; give its path"))),
+        }
+    }
+
+    /// The command by which the guest's shell starts it in a root that has it.
+    pub(crate) fn command_in_root(&self) -> String {
+        self.to_string()
+    }
+
     /// The command by which the guest's shell starts it.
     pub(crate) fn command(&self) -> String {
         let words = std::iter::once(format!("./{}", name(&self.path))).chain(self.arguments.iter().cloned());
@@ -149,22 +170,35 @@ impl GuestProgram {
 impl Brought {
     /// Reads what a guest with so much memory gets.
     pub fn load(files: &[GuestFile], program: Option<&GuestProgram>, memory_mib: u32) -> Result<Brought> {
-        let room = (u64::from(memory_mib) << 20) / PART;
-        let mut brought = Brought { room, ..Brought::default() };
+        let mut brought = Brought { room: room(memory_mib), ..Brought::default() };
+        brought.load_all(files, program)?;
+        Ok(brought)
+    }
+
+    /// Reads files that belong into a root of the user's. Firmware stays outside, where the kernel finds it.
+    pub(crate) fn load_for_root(files: &[GuestFile], memory_mib: u32) -> Result<Brought> {
+        let mut brought = Brought { room: room(memory_mib), for_root: true, ..Brought::default() };
+        brought.load_all(files, None)?;
+        Ok(brought)
+    }
+
+    fn load_all(&mut self, files: &[GuestFile], program: Option<&GuestProgram>) -> Result<()> {
+        let brought = self;
         let mut loading =
             Loading { libraries: Libraries::of_machine(), loaders: BTreeSet::new(), programs: 0 };
         for GuestFile { from, to } in files {
             brought.add(&mut loading, from, to)?;
         }
-        if let Some(GuestProgram { path, .. }) = program {
+        if let Some(program) = program {
+            program.refuse_absent()?;
+            let path = &program.path;
             let to = format!("{HOME}/{}", name(path));
             let bytes = brought.read(path)?;
             refuse_program(&bytes, path, files)?;
             brought.folders_of(&to)?;
             brought.add_file(&mut loading, &to, path, bytes, 0o755)?;
         }
-        loading.finish(&mut brought)?;
-        Ok(brought)
+        loading.finish(brought)
     }
 
     /// About how many bytes the guest gets.
@@ -174,11 +208,19 @@ impl Brought {
 
     /// Adds it to the guest's root.
     pub(crate) fn add_to(&self, archive: &mut Archive) {
+        if self.for_root {
+            archive.folder(FOR_ROOT);
+        }
+        let place = |name: &str| {
+            let outside =
+                !self.for_root || name.starts_with(FIRMWARE) || FIRMWARE.starts_with(&format!("{name}/"));
+            if outside { name.to_owned() } else { format!("{FOR_ROOT}/{name}") }
+        };
         for entry in &self.entries {
             match entry {
-                Entry::Folder(name) => archive.folder(name),
-                Entry::File { name, mode, bytes } => archive.file(name, *mode, bytes),
-                Entry::Link { name, target } => archive.link(name, target),
+                Entry::Folder(name) => archive.folder(&place(name)),
+                Entry::File { name, mode, bytes } => archive.file(&place(name), *mode, bytes),
+                Entry::Link { name, target } => archive.link(&place(name), target),
             }
         }
     }
@@ -283,6 +325,11 @@ impl Brought {
             self.room >> 20
         )))
     }
+}
+
+/// The bytes of files for which a guest with so much memory has room.
+pub(crate) fn room(memory_mib: u32) -> u64 {
+    (u64::from(memory_mib) << 20) / PART
 }
 
 /// What programs need besides themselves.
@@ -394,9 +441,11 @@ mod tests {
         assert_eq!(program.arguments, ["-c", "echo \"a b\"", "x"]);
         assert_eq!(program.to_string().parse::<GuestProgram>().unwrap(), program);
         assert_eq!(program.command(), "'./sh' '-c' 'echo \"a b\"' 'x'");
-        for bad in ["", "  ", "/bin/sh 'x", "/nowhere/prog"] {
+        for bad in ["", "  ", "/bin/sh 'x"] {
             assert!(bad.parse::<GuestProgram>().is_err(), "{bad}");
         }
+        let absent = "/nowhere/prog x".parse::<GuestProgram>().unwrap().refuse_absent().unwrap_err();
+        assert!(absent.to_string().ends_with("there is no such program; give its path"), "{absent}");
     }
 
     #[test]

@@ -4,10 +4,11 @@ use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
 use crate::exercise::catalog::Class;
 use crate::exercise::settings::Parameters;
-use crate::exercise::workload::{Workload, is_variable, shell_quoted};
+use crate::exercise::workload::{SCRIPT_IN_ROOT, Workload, is_variable, shell_quoted};
 use crate::fetch::software::Software;
 use crate::guest_image::brought::Brought;
 use crate::guest_image::prepare::Companion;
+use crate::guest_image::root::{self, Root};
 use crate::guest_image::{admission, firmware};
 use crate::kernel::modules::{LoadPlan, ModuleFile};
 use crate::parser::Parser;
@@ -41,6 +42,10 @@ pub struct Contents<'a> {
     pub firmware: bool,
     /// What the user brings along.
     pub brought: &'a Brought,
+    /// The root of the user's, in which the workload runs; `None` for the guest's own.
+    pub root: Option<&'a Root>,
+    /// The script of the user's that runs there; `None` where a program does.
+    pub inside: Option<&'a str>,
     /// Further files for the guest's folder `/guardrail`.
     pub files: &'a [(String, Vec<u8>)],
     /// Drivers that run in turn after the first.
@@ -75,7 +80,9 @@ pub fn awaited(contents: &Contents<'_>) -> Result<Vec<u8>> {
 /// About how many bytes the files of a run have, before they are compressed.
 pub fn size_of_run(contents: &Contents<'_>) -> usize {
     let files = contents.files.iter().map(|(_, bytes)| bytes.len());
-    modules(contents).map(|module| module.bytes.len()).chain(files).sum::<usize>() + contents.brought.bytes()
+    modules(contents).map(|module| module.bytes.len()).chain(files).sum::<usize>()
+        + contents.brought.bytes()
+        + contents.root.map_or(0, Root::bytes)
 }
 
 /// All modules that a run loads.
@@ -173,6 +180,10 @@ fn of_run(archive: &mut Archive, contents: &Contents<'_>) -> Result<()> {
     }
     // What the user brings replaces it.
     contents.brought.add_to(archive);
+    contents.root.inspect(|root| root.add_to(archive));
+    if let Some(script) = contents.inside {
+        archive.file(SCRIPT_IN_ROOT, 0o644, script.as_bytes());
+    }
     for (name, bytes) in contents.files {
         archive.file(&format!("guardrail/{name}"), 0o755, bytes);
     }
@@ -221,6 +232,11 @@ fn config(contents: &Contents<'_>) -> Result<String> {
     };
     for (name, value) in &contents.workload.defaults {
         set(name, value);
+    }
+    if let Some((_, file_system)) = contents.root.and_then(Root::image) {
+        set("ROOT_TYPE", file_system.name());
+        set("ROOT_OPTIONS", file_system.options());
+        set("ROOT_SERIAL", root::SERIAL);
     }
     for (name, value) in contents.variables {
         if !is_variable(name) {

@@ -7,3 +7,4 @@ pub mod brought;
 mod firmware;
 pub mod initramfs;
 pub mod prepare;
+pub mod root;

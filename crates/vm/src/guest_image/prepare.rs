@@ -3,10 +3,12 @@
 use crate::error::{Error, Result};
 use crate::exercise::catalog::{self, Catalog, Class, Device, DeviceChoice, Entry};
 use crate::exercise::settings::{self, Parameter, Parameters};
-use crate::exercise::workload::Workload;
+use crate::exercise::syz;
+use crate::exercise::workload::{SHELL, Workload};
 use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
-use crate::guest_image::brought::{Brought, GuestFile, GuestProgram};
+use crate::guest_image::brought::{self, Brought, GuestFile, GuestProgram};
+use crate::guest_image::root::{FileSystem, GuestRoot, Root};
 use crate::kernel::direct;
 use crate::kernel::kernels::{self, Kernel};
 use crate::kernel::modules::{LoadPlan, ModuleFile, Modules, normalized};
@@ -33,11 +35,28 @@ pub struct Request<'a> {
     pub workload: Option<&'a str>,
 }
 
+/// The disks that can have an image of a root: the device in QEMU, and its modules.
+const ROOT_DISKS: [(&str, &[&str]); 2] =
+    [("virtio-blk-pci", &["virtio_pci", "virtio_blk"]), ("nvme", &["nvme"])];
+
 /// The module through which a saved guest reads its files when it continues.
 pub(crate) const READER: &str = "qemu_fw_cfg";
 
 /// The number of plans by which a synthetic device answers until the driver takes it.
 const ANSWERS: &str = "ANSWERS";
+
+/// What the user brings to a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Own<'a> {
+    /// Files and folders for the guest.
+    pub files: &'a [GuestFile],
+    /// A program that becomes the workload; `None` where a script is the workload.
+    pub program: Option<&'a GuestProgram>,
+    /// The root in which the workload runs; `None` for the guest's own.
+    pub root: Option<&'a GuestRoot>,
+    /// The guest's memory, in MiB.
+    pub memory_mib: u32,
+}
 
 /// A further driver of a run.
 #[derive(Clone, Debug)]
@@ -79,6 +98,12 @@ pub struct Prepared {
     pub parameters: Parameters,
     /// What the user brings along.
     pub(crate) brought: Brought,
+    /// The root of the user's in which the workload runs; `None` for the guest's own.
+    pub root: Option<Root>,
+    /// The script of the user's that runs there.
+    pub(crate) inside: Option<String>,
+    /// The device of QEMU for the root's disk, where the root is an image.
+    pub(crate) root_disk: Option<&'static str>,
     /// The tree with the guest's programs, in the cache.
     pub guest_tree: PathBuf,
     /// Who reads the kernel and the modules.
@@ -95,7 +120,7 @@ impl Prepared {
     ) -> Result<Prepared> {
         // The request is checked as far as possible before anything large is fetched for it.
         if let Some(name) = request.workload
-            && !Path::new(name).exists()
+            && (!Path::new(name).exists() || syz::is_program(Path::new(name)))
         {
             Workload::find(name, Class::None).or_else(|error| match error {
                 Error::BadValue(_) => Ok(Workload::for_class(Class::None)),
@@ -168,6 +193,9 @@ impl Prepared {
             more,
             parameters,
             brought: Brought::default(),
+            root: None,
+            inside: None,
+            root_disk: None,
             guest_tree,
             parser: parser.clone(),
         })
@@ -176,6 +204,11 @@ impl Prepared {
     /// The module by which a guest that was saved reads its files.
     pub(crate) fn reader(&self) -> Result<ModuleFile> {
         Ok(Modules::of(&self.kernel, &self.parser)?.plan(READER)?.driver)
+    }
+
+    /// True where a root of the user's is an image.
+    pub fn has_image(&self) -> bool {
+        self.root_disk.is_some()
     }
 
     /// True where a script may send the machine to sleep.
@@ -201,20 +234,77 @@ impl Prepared {
         Ok(())
     }
 
-    /// Gives the guest, which has so much memory, files of the user's. A program becomes the workload, with these variables
-    /// in its environment.
-    pub fn bring<'a>(
-        &mut self,
-        files: &[GuestFile],
-        program: Option<&GuestProgram>,
-        memory_mib: u32,
-        variables: impl Iterator<Item = &'a str>,
-    ) -> Result<()> {
+    /// Gives the guest files and a root of the user's. A program becomes the workload, with these variables in its
+    /// environment.
+    pub fn bring<'a>(&mut self, own: Own<'_>, variables: impl Iterator<Item = &'a str>) -> Result<()> {
+        let Own { files, program, root, memory_mib } = own;
+        if let Some(root) = root {
+            return self.bring_root(own, root);
+        }
         self.brought = Brought::load(files, program, memory_mib)?;
         if let Some(program) = program {
             self.workload = Workload::from_program(&program.path, &program.command(), variables);
         }
         Ok(())
+    }
+
+    /// Has the workload run in a root of the user's.
+    fn bring_root(&mut self, own: Own<'_>, of: &GuestRoot) -> Result<()> {
+        let Own { files, program, memory_mib, .. } = own;
+        if program.is_none() && !self.workload.is_of_user() {
+            return Err(Error::BadValue(format!(
+                "--rootfs is for the program of --exec and for a script of yours, not for the workload '{}'; add --exec \
+                 or --workload SCRIPT",
+                self.workload.name
+            )));
+        }
+        self.brought = Brought::load_for_root(files, memory_mib)?;
+        let room = brought::room(memory_mib).saturating_sub(self.brought.bytes() as u64);
+        let root = of.load(room)?;
+        match program {
+            Some(program) => {
+                let path = program.path.display().to_string();
+                if !files.iter().any(|file| file.is_at(&path)) {
+                    root.refuse(of, &path)?;
+                }
+                self.workload = Workload::from_program_in_root(&path, &program.command_in_root());
+            }
+            None => {
+                root.refuse(of, SHELL)?;
+                let (workload, inside) = self.workload.clone().in_root();
+                (self.workload, self.inside) = (workload, Some(inside));
+            }
+        }
+        if let Some((_, file_system)) = root.image() {
+            self.root_disk = Some(self.add_disk(file_system)?);
+        }
+        self.root = Some(root);
+        Ok(())
+    }
+
+    /// Adds the modules for a disk with this file system. Returns the disk's device in QEMU, whose modules have nothing to
+    /// do with the drivers.
+    fn add_disk(&mut self, file_system: FileSystem) -> Result<&'static str> {
+        let modules = Modules::of(&self.kernel, &self.parser)?;
+        let plans: Vec<&LoadPlan> =
+            std::iter::once(&self.plan).chain(self.more.iter().map(|one| &one.plan)).collect();
+        let checked: Vec<&str> = plans.iter().map(|plan| plan.driver.name.as_str()).collect();
+        for (device, names) in ROOT_DISKS {
+            let mut also = self.also.clone();
+            // What ext4 asks for by another name; kernels without the module have it built in.
+            let checksums = Some("crc32c_generic").filter(|name| modules.has(name));
+            for name in names.iter().copied().chain(checksums).chain([file_system.name(), "overlay"]) {
+                modules.add(name, "--rootfs", &mut also)?;
+            }
+            if !also.iter().any(|module| checked.contains(&module.name.as_str())) {
+                self.also = also;
+                return Ok(device);
+            }
+        }
+        Err(Error::BadValue(format!(
+            "the guest would need {} to mount the image of --rootfs; give the root as a folder or an archive",
+            checked.join(" or ")
+        )))
     }
 
     /// True where the driver should bind a device: the run has one for it, or its aliases name devices of a bus.

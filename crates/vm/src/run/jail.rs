@@ -3,6 +3,7 @@
 use crate::error::{Context, Error, Result};
 use crate::exercise::http::Server;
 use crate::guest_image::prepare::Prepared;
+use crate::guest_image::root::Root;
 use crate::run::machine::Files;
 use crate::run::options::{DeviceSide, Kept, Options, Plugin, Start};
 use crate::run::rerun::Rerun;
@@ -24,6 +25,9 @@ pub(super) fn of_guest(
     server: Option<&Server>,
 ) -> Jail {
     let mut jail = prepared.qemu.jail().and(&options.reach).reads(files.kernel).writes(&options.folder);
+    if let Some((image, _)) = prepared.root.as_ref().and_then(Root::image) {
+        jail = jail.reads(image);
+    }
     for plugin in &options.plugins {
         jail = jail.reads(&plugin.library).reads(&plugin.config);
     }
@@ -120,7 +124,8 @@ pub(super) fn refuse_out_of_reach(prepared: &Prepared, options: &Options) -> Res
         Start::Boot | Start::Save(_) | Start::Keep(_) => None,
     };
     let needed = [prepared.qemu.program.as_path(), &options.folder].into_iter();
-    let needed = needed.chain(start).chain(options.reach.paths());
+    let image = prepared.root.as_ref().and_then(Root::image).map(|(image, _)| image);
+    let needed = needed.chain(image).chain(start).chain(options.reach.paths());
     match out_of_reach(needed.chain(options.plugins.iter().map(|plugin| plugin.config.as_path()))) {
         Some(path) => Err(refused(&prepared.qemu.program, &path)),
         None => Ok(()),

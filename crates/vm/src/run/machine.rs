@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::exercise::catalog::Class;
 use crate::exercise::disk::Image;
 use crate::guest_image::prepare::Prepared;
+use crate::guest_image::root::{Root, SERIAL};
 use crate::kernel::direct;
 use crate::run::options::{DeviceSide, Forward, Kept, Options, Plugin, Start, TcgThreads};
 use std::path::{Path, PathBuf};
@@ -100,6 +101,7 @@ pub(crate) fn command(
             command.arg("-device").arg(format!("{option}{rom}{id}"));
         }
     }
+    command.args(root_disk(prepared));
     for plugin in plugins {
         let (library, config) = (escaped(&plugin.library), escaped(&plugin.config));
         // A kernel that runs already does not show where it was moved to.
@@ -149,6 +151,18 @@ pub(crate) fn device_side(prepared: &Prepared, options: &Options, disk: Option<&
     arguments.extend(device.clone().flat_map(|device| device.arguments.clone()));
     let devices = device.flat_map(|device| device.options.clone()).collect();
     DeviceSide { arguments, devices, ..DeviceSide::default() }
+}
+
+/// The disk with the image of a root, which nobody writes. It comes last, so that other devices stay where they are.
+fn root_disk(prepared: &Prepared) -> Vec<String> {
+    let image = prepared.root.as_ref().and_then(Root::image);
+    let Some(((path, _), device)) = image.zip(prepared.root_disk) else { return Vec::new() };
+    let node = serde_json::json!({
+        "driver": "raw", "node-name": "root", "read-only": true,
+        "file": { "driver": "file", "filename": path.display().to_string(), "read-only": true, "locking": "off" },
+    });
+    let device = format!("{device},drive=root,serial={SERIAL}");
+    ["-blockdev".into(), node.to_string(), "-device".into(), device].into()
 }
 
 /// The network's back end.

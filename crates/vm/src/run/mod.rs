@@ -140,6 +140,8 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         software: prepared.software.as_ref(),
         firmware: prepared.choice.is_synthetic(),
         brought: &prepared.brought,
+        root: prepared.root.as_ref(),
+        inside: prepared.inside.as_deref(),
         files: &options.files,
         more: &prepared.more,
         variables: &variables,
