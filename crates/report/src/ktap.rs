@@ -46,17 +46,19 @@ pub fn write(report: &Report, fail_on: &FailOn, out: &mut dyn Write) -> io::Resu
 fn name(text: &str) -> String {
     match text.trim_start_matches([' ', '\t', '-']).trim_end() {
         "" => "?".to_owned(),
-        text => text.replace('#', "_"),
+        text => unended(text).replace('#', "_"),
     }
 }
 
 /// A line for people. What readers take for the beginning or the end of tests is changed.
 fn diagnostic(line: &str) -> String {
-    let mut line = line.trim_end().to_owned();
-    for (end, instead) in ENDS {
-        line = line.replace(end, instead);
-    }
+    let line = unended(line.trim_end());
     if line.trim_start().starts_with("Subtest") { format!("| {line}") } else { line }
+}
+
+/// Text that does not end the tests, wherever it stands.
+fn unended(text: &str) -> String {
+    ENDS.into_iter().fold(text.to_owned(), |text, (end, instead)| text.replace(end, instead))
 }
 
 #[cfg(test)]
@@ -71,5 +73,6 @@ mod tests {
         assert_eq!(diagnostic(panic), "Kernel panic - not syncing; VFS: no root");
         assert_eq!(diagnostic("reboot: System halted "), "reboot; System halted");
         assert_eq!(["  ", "a#b ", "- a-b"].map(name), ["?", "a_b", "a-b"]);
+        assert_eq!(name("reboot: System halted"), "reboot; System halted");
     }
 }
