@@ -153,7 +153,7 @@ pub fn all() -> Vec<(&'static str, Report)> {
         let severity = [Severity::Error, Severity::Warning, Severity::Note][number % 3];
         Finding { id: format!("{number:04x}"), kind: kind.into(), severity, ..memory() }
     });
-    let many = (0..2000).map(|number| Finding { id: format!("{number:06x}"), ..race() });
+    let many = (0..500).map(|number| Finding { id: format!("{number:06x}"), ..race() });
     let nowhere =
         Finding { location: None, stack: vec![], module: String::new(), function: "?".into(), ..memory() };
     vec![

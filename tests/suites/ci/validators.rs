@@ -124,12 +124,13 @@ fn fetch_schema(folder: &Path) -> guardrail_vm::Result<()> {
         .and_then(|()| put("none.rs", ""))
         .map_err(|error| failed(error.to_string()))?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--quiet"])
-        .current_dir(work.path())
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
-    let text = said(&output, "cargo metadata").map_err(failed)?;
+    let metadata = |words: &[&str]| -> Result<String, String> {
+        let mut command = Command::new(&cargo);
+        command.args(["metadata", "--format-version", "1", "--quiet"]).args(words).current_dir(work.path());
+        said(&command.output().map_err(|error| error.to_string())?, "cargo metadata")
+    };
+    // What is there already needs no network.
+    let text = metadata(&["--offline"]).or_else(|_| metadata(&[])).map_err(failed)?;
     let about: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
     let found = about["packages"].as_array().into_iter().flatten().find(|package| package["name"] == name);
     let manifest = found.and_then(|package| package["manifest_path"].as_str());
