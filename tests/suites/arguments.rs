@@ -336,6 +336,11 @@ fn baselines_and_suppressions_that_cannot_be_read() {
         &["check", "e1000", "--fail-on", "new"],
         "--fail-on new needs to know which findings are not new; add --baseline or --against",
     );
+    let (status, sentence) = refused(&["check", "e1000", "--fail-on", "leak,leek"]);
+    assert!(
+        status == 2 && sentence.contains("'leek' is neither a kind of finding nor one of any, new,"),
+        "{sentence}"
+    );
     let (status, sentence) = refused(&["check", "e1000", "--baseline", "a", "--against", "b"]);
     assert_eq!(status, 2);
     assert!(sentence.contains("'--baseline <FILE>' cannot be used with '--against <REPORT>'"), "{sentence}");

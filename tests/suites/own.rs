@@ -147,6 +147,7 @@ fn by_own_catalog() -> Result<(), Failed> {
     let bad = run("8139cp | network | -\n")?;
     let why = format!("{}, line 1: a row is 'driver | class | also | device'", file.display());
     ensure(bad.status == 2 && bad.stderr.contains(&why), || bad.said())
+}
 
 /// A root with a busybox, a program of its own, and links.
 fn make_root(own: &Own) -> Result<PathBuf, Failed> {

@@ -82,7 +82,7 @@ impl Known {
             let text = std::str::from_utf8(&bytes).map_err(|_| bad(path, "it is not text (UTF-8)"))?;
             rules.add(&path.display().to_string(), text).map_err(|why| bad(path, &why))?;
         }
-        let fail_on = plan.fail_on.unwrap_or_default();
+        let fail_on = plan.fail_on.clone().unwrap_or_default();
         Ok(Known { earlier, rules, fail_on, write: plan.write_baseline.clone() })
     }
 
@@ -98,8 +98,8 @@ impl Known {
     }
 
     /// Which findings make the run fail.
-    pub fn fail_on(&self) -> FailOn {
-        self.fail_on
+    pub fn fail_on(&self) -> &FailOn {
+        &self.fail_on
     }
 
     /// Marks what is known or accepted in a report of the same drivers.

@@ -7,9 +7,10 @@ use guardrail_host::files;
 use guardrail_host::progress::{Loudness, loudness};
 use guardrail_report::fail_on::FailOn;
 use guardrail_report::survey::Summary;
-use guardrail_report::{Report, html, json, junit, ktap, sarif, text};
+use guardrail_report::{Report, code_quality, html, json, junit, ktap, sarif, text};
 use guardrail_vm::Cache;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 pub use guardrail_report::columns::table;
 
@@ -45,11 +46,11 @@ pub fn survey(summary: &Summary, format: TableFormat) -> Result<(), CliError> {
 
 /// Prints a report, in which the findings fail that do so without further words.
 pub fn report(report: &Report, format: Format, extent: Extent) -> Result<(), CliError> {
-    print(report, format, extent, FailOn::default())
+    print(report, format, extent, &FailOn::default())
 }
 
 /// Prints a report, and writes it to the files that the user named.
-pub fn all(report: &Report, args: &OutputArgs, fail_on: FailOn) -> Result<(), CliError> {
+pub fn all(report: &Report, args: &OutputArgs, fail_on: &FailOn) -> Result<(), CliError> {
     let extent = match (args.full, loudness()) {
         (false, Loudness::Quiet) => Extent::Brief,
         (full, _) => Extent::of(full),
@@ -62,13 +63,13 @@ pub fn all(report: &Report, args: &OutputArgs, fail_on: FailOn) -> Result<(), Cl
     Ok(())
 }
 
-fn print(report: &Report, format: Format, extent: Extent, fail_on: FailOn) -> Result<(), CliError> {
+fn print(report: &Report, format: Format, extent: Extent, fail_on: &FailOn) -> Result<(), CliError> {
     in_format(report, format, extent, fail_on)
         .and_then(|out| quiet(io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush())))
         .map_err(CliError::io("write to", "standard output"))
 }
 
-fn in_format(report: &Report, format: Format, extent: Extent, fail_on: FailOn) -> io::Result<Vec<u8>> {
+fn in_format(report: &Report, format: Format, extent: Extent, fail_on: &FailOn) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     match format {
         Format::Text => match extent {
@@ -77,12 +78,21 @@ fn in_format(report: &Report, format: Format, extent: Extent, fail_on: FailOn) -
             Extent::Full => text::write(report, &mut out),
         },
         Format::Json => json::write(report, &mut out),
-        Format::Sarif => sarif::write(report, &mut out),
+        Format::Sarif => sarif::write_in(report, repository().as_deref(), &mut out),
         Format::Junit => junit::write(report, fail_on, &mut out),
         Format::Ktap => ktap::write(report, fail_on, &mut out),
+        Format::CodeQuality => code_quality::write(report, repository().as_deref(), &mut out),
         Format::Html => html::write(report, &mut out),
     }?;
     Ok(out)
+}
+
+/// The folder that CI servers know files from: the nearest one upwards that git knows, or else the current one; `None` where
+/// that is not known.
+fn repository() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let top = here.ancestors().find(|folder| folder.join(".git").exists());
+    Some(top.unwrap_or(&here).to_path_buf())
 }
 
 /// Keeps a report as the last one. A cache that cannot be written does not make a run fail.

@@ -34,7 +34,7 @@ pub(crate) enum End {
 }
 
 /// The cases of a report, in which the findings that count fail.
-pub(crate) fn of(report: &Report, fail_on: FailOn) -> Vec<Case> {
+pub(crate) fn of(report: &Report, fail_on: &FailOn) -> Vec<Case> {
     let driver = clean(&report.driver);
     let run = match report.run.outcome.as_str() {
         "completed" => End::Passed,
@@ -51,8 +51,10 @@ pub(crate) fn of(report: &Report, fail_on: FailOn) -> Vec<Case> {
         },
     };
     let mut cases = vec![Case { class: driver.clone(), name: "run".to_owned(), end: run }];
+    // A tool may have options: `dmacheck:line=64`.
     let fails = |tool: &String| {
-        report.findings.iter().any(|finding| finding.checker == *tool && fail_on.counts(finding))
+        let checker = tool.split(':').next().unwrap_or_default();
+        report.findings.iter().any(|finding| finding.checker == checker && fail_on.fails(finding))
     };
     let silent = report.tools.iter().filter(|tool| !fails(tool));
     cases.extend(silent.map(|tool| Case {
@@ -68,8 +70,8 @@ pub(crate) fn of(report: &Report, fail_on: FailOn) -> Vec<Case> {
     cases
 }
 
-fn end(finding: &Finding, fail_on: FailOn) -> End {
-    if fail_on.counts(finding) {
+fn end(finding: &Finding, fail_on: &FailOn) -> End {
+    if fail_on.fails(finding) {
         let mut text = Vec::new();
         // Writing to memory does not fail.
         let _ = text::finding(finding, &mut text);

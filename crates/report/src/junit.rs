@@ -9,7 +9,7 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use std::io::{self, Write};
 
 /// Writes the report as one suite. A finding that counts is a failure, and a run that did not complete is an error.
-pub fn write(report: &Report, fail_on: FailOn, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &Report, fail_on: &FailOn, out: &mut dyn Write) -> io::Result<()> {
     let cases = cases::of(report, fail_on);
     let count = |wanted: fn(&End) -> bool| cases.iter().filter(|case| wanted(&case.end)).count().to_string();
     let [tests, failures, errors, skipped] = [

@@ -1,8 +1,9 @@
 //! Reports: findings, printed for people and for programs.
 //!
-//! Knows: the format of a report and its run (schema `guardrail/1`), and how to print them. The formats
-//! are text in the style of KASAN ([`text`]), JSON ([`json`]), SARIF 2.1.0 ([`sarif`]), JUnit XML ([`junit`]), KTAP ([`ktap`]), an HTML
-//! page ([`html`]), and a mail about one finding ([`mail`]). It also reads reports, baselines and suppressions, and marks findings that they know.
+//! Knows: the format of a report and its run (schema `guardrail/1`), and how to print them. For people, the formats are text in the
+//! style of KASAN ([`text`]), an HTML page ([`html`]), and a mail about one finding ([`mail`]). For programs, they are JSON
+//! ([`json`]), SARIF 2.1.0 ([`sarif`]), JUnit XML ([`junit`]), KTAP ([`ktap`]), and Code Quality of GitLab ([`code_quality`]). It
+//! also reads reports, baselines and suppressions, and marks findings that they know.
 //!
 //! Must not know: how a checker finds a fault, what a guest or a kernel is, or where output is written.
 //!
@@ -17,6 +18,7 @@
 pub mod baseline;
 mod cases;
 pub mod causes;
+pub mod code_quality;
 pub mod columns;
 pub mod compare;
 pub mod fail_on;

@@ -320,7 +320,9 @@ pub fn sentence(text: &str) -> String {
 /// they could steer a terminal, or show a reader another order than the one that they have.
 pub fn clean(text: &str) -> String {
     let turns = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if (c.is_control() && c != '\t') || turns(c) { '?' } else { c }).collect()
+    // Some programs end a line at the first two; XML has no place for the others.
+    let ends = |c| matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}');
+    text.chars().map(|c| if (c.is_control() && c != '\t') || turns(c) || ends(c) { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -340,5 +342,6 @@ mod tests {
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(clean("a\x1b[2Jb\u{9b}c"), "a?[2Jb?c");
         assert_eq!(clean("a\u{202e}b\u{2069}\tc"), "a?b?\tc");
+        assert_eq!(clean("a\u{2028}b\u{2029}c\u{fffe}d\u{ffff}e\u{fffd}"), "a?b?c?d?e\u{fffd}");
     }
 }

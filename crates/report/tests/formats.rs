@@ -392,9 +392,9 @@ fn many() -> Report {
 
 #[test]
 fn junit() {
-    let text = print(|report, out| junit::write(report, FailOn::default(), out), &sample());
+    let text = print(|report, out| junit::write(report, &FailOn::default(), out), &sample());
     insta::assert_snapshot!(text);
-    let none = print(|report, out| junit::write(report, FailOn::Never, out), &sample());
+    let none = print(|report, out| junit::write(report, &FailOn::Never, out), &sample());
     assert!(!none.contains("<failure") && none.contains("failures=\"0\""), "{none}");
 }
 
@@ -404,7 +404,7 @@ fn text_of_a_guest_cannot_break_out_of_junit_or_ktap() {
     report.findings.truncate(1);
     report.findings[0].message = "</failure>\u{1b}[31m\n]]> & \"'<x>\nok 1 # SKIP".into();
     report.findings[0].function = "a#b\nnot ok".into();
-    let xml = print(|report, out| junit::write(report, FailOn::default(), out), &report);
+    let xml = print(|report, out| junit::write(report, &FailOn::default(), out), &report);
     let mut reader = quick_xml::Reader::from_str(&xml);
     let mut failures = 0;
     loop {
@@ -416,17 +416,17 @@ fn text_of_a_guest_cannot_break_out_of_junit_or_ktap() {
     }
     assert_eq!(failures, 1);
     assert!(!xml.contains('\u{1b}') && !xml.contains("<x>"), "{xml}");
-    let ktap = print(|report, out| ktap::write(report, FailOn::default(), out), &report);
+    let ktap = print(|report, out| ktap::write(report, &FailOn::default(), out), &report);
     assert!(!ktap.lines().any(|line| line.starts_with("ok 1 # SKIP") || line.trim() == "not ok"), "{ktap}");
     assert!(ktap.contains("in a_b?not ok"), "{ktap}");
 }
 
 #[test]
 fn ktap() {
-    let text = print(|report, out| ktap::write(report, FailOn::default(), out), &sample());
+    let text = print(|report, out| ktap::write(report, &FailOn::default(), out), &sample());
     insta::assert_snapshot!(text);
     let results = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
-    assert!(text.contains(&format!("    1..{}\n", results("ok ") + results("not ok ") - 1)), "{text}");
+    assert!(text.contains(&format!("  1..{}\n", results("ok ") + results("not ok ") - 1)), "{text}");
     assert!(text.ends_with("not ok 1 zoo\n"), "{text}");
 }
 

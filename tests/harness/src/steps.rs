@@ -108,6 +108,7 @@ pub fn all() -> Vec<Step> {
             20,
             "--test arguments --test config --test confined --test own --test synthetic",
         ),
+        Step::suite("jobs of CI", LIGHT, 20, "--test ci"),
         Step::suite("web pages", LIGHT, 20, "--test site"),
         Step::suite("protocols", LIGHT, 10, "--test protocol"),
         Step::suite(

@@ -41,7 +41,7 @@ fn the_kernels_tool_makes_the_same_monitors_and_its_headers_take_them() {
     let folder = tempfile::tempdir().unwrap();
     let packages = Packages::new(&Cache::open().unwrap());
     let kernel = kernels::find(&packages, "6.1").unwrap();
-    let tool = kernels::verification(&packages, &kernel).unwrap();
+    let tool = kernels::tools(&packages, &kernel).unwrap();
     // The tool looks for its templates here.
     fs::create_dir(folder.path().join("dot2k")).unwrap();
     let templates = tool.join("tools/verification/dot2/dot2k_templates");

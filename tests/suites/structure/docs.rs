@@ -6,8 +6,20 @@ use guardrail_host::zoo;
 use std::path::Path;
 
 /// The top folders of the repository: a path in backticks that begins with one is relative to the repository.
-pub const FOLDERS: [&str; 11] =
-    ["crates", "runtime", "docs", "tests", "bench", "fuzz", "zoo", "scripts", "knowledge", "guest", "active"];
+pub const FOLDERS: [&str; 12] = [
+    "crates",
+    "runtime",
+    "docs",
+    "tests",
+    "bench",
+    "fuzz",
+    "zoo",
+    "scripts",
+    "knowledge",
+    "guest",
+    "active",
+    "examples",
+];
 
 /// The pages: all of `docs/`, and the pages beside code.
 pub fn pages() -> Vec<String> {

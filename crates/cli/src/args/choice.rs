@@ -1,6 +1,7 @@
 //! Options with few values, whose types belong to the engines.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command, Error};
 use guardrail_campaign::Harmed;
 use guardrail_check::{GateKind, Mode, Observe};
 use guardrail_guard::Policy;
@@ -8,6 +9,7 @@ use guardrail_protocol::export::Form;
 use guardrail_report::fail_on::FailOn;
 use guardrail_trace::log::Schedule;
 use guardrail_vm::run::TcgThreads;
+use std::ffi::OsStr;
 
 /// A type with few values.
 pub trait Choice: Copy + Send + Sync + 'static {
@@ -22,6 +24,26 @@ pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
         let chosen = T::all().into_iter().find(|(_, word, _)| *word == given);
         chosen.map(|(value, ..)| value).expect("the parser admits these words only")
     })
+}
+
+/// A parser for [`FailOn`]: one of its words, or kinds of findings. The words are listed and completed.
+#[derive(Clone)]
+pub struct FailOnParser;
+
+impl TypedValueParser for FailOnParser {
+    type Value = FailOn;
+
+    fn parse_ref(&self, command: &Command, option: Option<&Arg>, given: &OsStr) -> Result<FailOn, Error> {
+        let parser = clap::builder::StringValueParser::new().try_map(|text| text.parse::<FailOn>());
+        parser.parse_ref(command, option, given)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let kinds =
+            PossibleValue::new("KIND,…").help("Errors and warnings of these kinds that are not known");
+        let words = FailOn::WORDS.into_iter().map(|(_, word, help)| PossibleValue::new(word).help(help));
+        Some(Box::new(words.chain([kinds])))
+    }
 }
 
 impl Choice for Mode {
@@ -100,18 +122,6 @@ impl Choice for Policy {
             row(Policy::Oops, "End the thread"),
             row(Policy::Fail, "End the call of the driver with an error"),
             row(Policy::Recover, "Tear the driver down, load it again and restore its state"),
-        ]
-    }
-}
-
-impl Choice for FailOn {
-    fn all() -> Vec<(FailOn, &'static str, &'static str)> {
-        vec![
-            (FailOn::Any, "any", "All findings, known ones and notes too"),
-            (FailOn::New, "new", "Findings that are not known"),
-            (FailOn::Error, "error", "Errors that are not known"),
-            (FailOn::Warning, "warning", "Errors and warnings that are not known"),
-            (FailOn::Never, "never", "None"),
         ]
     }
 }

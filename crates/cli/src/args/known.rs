@@ -1,6 +1,6 @@
 //! Options of `check` and `analyze` about findings that are known or accepted, and arguments of `diff`.
 
-use crate::args::choice::one_of;
+use crate::args::choice::FailOnParser;
 use clap::{Args, ValueEnum};
 use guardrail_check::known::KnownPlan;
 use guardrail_report::fail_on::FailOn;
@@ -22,7 +22,7 @@ pub struct KnownArgs {
     #[arg(long, value_name = "REPORT")]
     pub against: Option<PathBuf>,
     /// Which findings make the exit status 1 [default: warning]
-    #[arg(long, value_name = "WHICH", value_parser = one_of::<FailOn>())]
+    #[arg(long, value_name = "WHICH", value_parser = FailOnParser)]
     pub fail_on: Option<FailOn>,
 }
 
@@ -34,7 +34,7 @@ impl KnownArgs {
             write_baseline: self.write_baseline.clone(),
             against: self.against.clone(),
             suppress: self.suppress.clone(),
-            fail_on: self.fail_on,
+            fail_on: self.fail_on.clone(),
             policy: policy.map(Path::to_path_buf),
         }
     }

@@ -17,6 +17,8 @@ pub enum Format {
     Junit,
     /// The format of the kernel's own tests
     Ktap,
+    /// The findings for merge requests of GitLab
+    CodeQuality,
     /// One page with everything in it, for a browser
     Html,
 }
@@ -86,7 +88,10 @@ mod tests {
         assert_eq!(parse("junit").unwrap_err(), "expected FORMAT=FILE, such as junit=results.xml");
         assert_eq!(parse("ktap=").unwrap_err(), "no file is named after '='");
         let unknown = parse("xml=x").unwrap_err();
-        assert_eq!(unknown, "there is no format 'xml'; there are text, json, sarif, junit, ktap, html");
+        assert_eq!(
+            unknown,
+            "there is no format 'xml'; there are text, json, sarif, junit, ktap, code-quality, html"
+        );
     }
 
     #[test]

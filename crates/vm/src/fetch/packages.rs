@@ -356,8 +356,8 @@ pub(crate) fn unpacked(
 pub(crate) enum SourcePart {
     /// All but documentation, architectures, graphics drivers and tools.
     Kernel,
-    /// The tool that makes monitors of automata.
-    Verification,
+    /// The tools that make monitors of automata, and that read the results of tests.
+    Tools,
 }
 
 /// Unpacks the compressed source of a kernel into a folder, without the parts that no driver is built from.
@@ -381,7 +381,7 @@ pub(crate) fn unpack_source(archive: &Path, folder: &Path, part: SourcePart) -> 
             let excluded = ["Documentation", "arch", "drivers/gpu", "tools"];
             command.args(excluded.map(|part| format!("--exclude=*/{part}")))
         }
-        SourcePart::Verification => command.args(["--wildcards", "*/tools/verification"]),
+        SourcePart::Tools => command.args(["--wildcards", "*/tools/verification", "*/tools/testing/kunit"]),
     };
     unpacked(&mut command, ["tar", "tar"], archive, folder)
 }

@@ -140,10 +140,10 @@ pub fn source(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     part_of_source(packages, kernel, "source", SourcePart::Kernel)
 }
 
-/// The folder whose `tools/verification` is the program that makes monitors of automata, from the source of `kernel`'s
-/// version.
-pub fn verification(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
-    part_of_source(packages, kernel, "verification", SourcePart::Verification)
+/// The folder whose `tools/verification` is the program that makes monitors of automata, and whose `tools/testing/kunit` reads
+/// the results of tests, from the source of `kernel`'s version.
+pub fn tools(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
+    part_of_source(packages, kernel, "tools", SourcePart::Tools)
 }
 
 fn part_of_source(packages: &Packages, kernel: &Kernel, tree: &str, part: SourcePart) -> Result<PathBuf> {
