@@ -360,10 +360,11 @@ impl Engine for Nats {
             return;
         }
         // What was computed is fetched. What comes later, or does not fit into the time, stays for the run that goes on.
+        let is_over = || run.left.iter().all(|(key, _)| run.store.is_over(key));
         let end = Instant::now() + LAST;
-        while Instant::now() < end && matches!(self.take(run, LONGEST), Ok(Some(1..))) {}
+        while !is_over() && Instant::now() < end && matches!(self.take(run, LONGEST), Ok(Some(1..))) {}
         let Some(streams) = &self.streams else { return };
-        if run.left.iter().all(|(key, _)| run.store.is_over(key)) {
+        if is_over() {
             let results = format!("{}.{}.>", RESULTS.1, streams.queue);
             let purge = async {
                 let _ = streams.results.delete_consumer(&streams.queue).await;
