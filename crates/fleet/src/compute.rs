@@ -97,7 +97,7 @@ impl<'a> Computer<'a> {
         }
     }
 
-    /// Waits.
+    /// Waits as long as the rehearsal says.
     fn rehearse(&self, job: &Rehearsal) -> Result<Left, Stopped> {
         let end = Instant::now() + Duration::from_millis(job.milliseconds);
         loop {

@@ -35,8 +35,7 @@ const MOST_JOBS: u64 = 256 << 20;
 /// The age of a file in `new/` whose writer has ended.
 const ABANDONED: Duration = Duration::from_secs(86_400);
 /// The folders of a store.
-const FOLDERS: [&str; 9] =
-    ["results", "failed", "aside", "claims", "refused", "runs", "order", crate::unfit::FOLDER, "new"];
+const FOLDERS: [&str; 8] = ["results", "failed", "aside", "claims", "refused", "runs", "order", "new"];
 /// How often a number in `order/` is tried that another controller takes at the same time.
 const TRIES: u64 = 1000;
 /// The format of a store, in the file `store.json`.

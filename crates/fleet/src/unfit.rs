@@ -22,7 +22,7 @@ const MOST_WHY: usize = 1000;
 /// The most characters of a worker's name.
 const MOST_NAME: usize = 80;
 /// The folder of the notes in a store.
-pub const FOLDER: &str = "unfit";
+const FOLDER: &str = "unfit";
 
 /// What a worker's machine lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +142,7 @@ mod tests {
     fn notes_of_strangers_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
+        fs::create_dir(store.path().join(FOLDER)).unwrap();
         for number in 0..MOST_NOTES {
             fs::write(store.path().join(FOLDER).join(number.to_string()), "{").unwrap();
         }
