@@ -3,6 +3,8 @@
 
 #[path = "fleet/chaos.rs"]
 mod chaos;
+#[path = "fleet/faults.rs"]
+mod faults;
 #[path = "fleet/sameness.rs"]
 mod sameness;
 #[path = "fleet/sentences.rs"]
@@ -16,7 +18,7 @@ use servers::{Cluster, Nats};
 use std::time::Duration;
 
 /// What runs always.
-const SAMPLE: Size = Size { jobs: 150, milliseconds: 100, every: Duration::from_secs(3) };
+const SAMPLE: Size = Size { jobs: 400, milliseconds: 100, every: Duration::from_millis(1500) };
 /// What `--ignored` runs: about two minutes for each engine.
 const FULL: Size = Size { jobs: 2000, milliseconds: 200, every: Duration::from_secs(20) };
 
@@ -33,6 +35,7 @@ fn main() {
         }
     }
     trials.extend(sentences::trials());
+    trials.extend(faults::trials());
     trials.push(Trial::test("two workers find what one finds", sameness::two_find_what_one_finds));
     // Each trial keeps both processors busy, and says how much of them it used.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };

@@ -7,6 +7,7 @@ use crate::args::version;
 use crate::errors::{CliError, Status, print_line};
 use crate::output;
 use guardrail_check::survey;
+use guardrail_fleet::build::identity;
 use guardrail_fleet::engine::work_for;
 use guardrail_fleet::spec::Check;
 use guardrail_fleet::{Computer, Resolver, RunPlan, Spec, Store, WorkPlan};
@@ -15,7 +16,6 @@ use guardrail_host::drivers::variables;
 use guardrail_host::{Host, files};
 use guardrail_vm::settings;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// The most bytes of a specification.
 const MOST_SPEC: u64 = 1 << 20;
@@ -28,13 +28,14 @@ pub fn job(args: &JobArgs) -> Result<Status, CliError> {
     let spec = Spec::read(&args.spec.display().to_string(), &text)?;
     let store = args.store.as_deref().filter(|_| !args.key).map(Store::create).transpose()?;
     let host = Host::open()?;
-    let job = Resolver::new(&host, version()).job(spec)?;
+    let build = identity(version(), &host.cache)?;
+    let job = Resolver::new(&host, &build).job(spec)?;
     if args.key {
         output::text(&format!("{}\n", job.key()))?;
         return Ok(Status::Clean);
     }
     host.signals.run_begins();
-    let mut computer = Computer::new(&host, version(), ALONE);
+    let mut computer = Computer::new(&host, &build, ALONE);
     let outcome = guardrail_fleet::compute::result(&job, &mut computer, store.as_ref());
     let outcome = outcome.map_err(|error| host.signals.explain(error))?;
     host.progress.finish();
@@ -60,26 +61,25 @@ pub fn run(command: &FleetCommand) -> Result<Status, CliError> {
 
 fn controller(args: &FleetRunArgs) -> Result<Status, CliError> {
     let plan: RunPlan = args.plan();
-    let summary = run_jobs(&plan, &Host::open()?, version())?;
+    let host = Host::open()?;
+    let summary = run_jobs(&plan, &host, &identity(version(), &host.cache)?)?;
     output::text(&output::table(&summary.rows()))?;
     judge(&summary)
 }
 
 fn worker(args: &FleetWorkArgs) -> Result<Status, CliError> {
     let host = Host::open()?;
-    match &args.engine {
-        Some(engine) => {
-            let idle = args.idle.map(Duration::from_secs);
-            work_for(engine, args.store.as_deref(), args.index, idle, (&host, version()))?
-        }
+    let build = identity(version(), &host.cache)?;
+    match args.for_server() {
+        Some(plan) => work_for(&plan, &host, &build)?,
         None => {
             let plan = WorkPlan {
                 store: args.store.clone().unwrap_or_default(),
                 run: args.run.clone(),
-                index: args.index,
+                index: args.index.unwrap_or_default(),
                 of: args.of,
             };
-            work_on(&plan, &host, version())?
+            work_on(&plan, &host, &build)?
         }
     };
     Ok(Status::Clean)
@@ -100,6 +100,7 @@ fn show(args: &FleetStatusArgs) -> Result<Status, CliError> {
         format!("set aside: {}: {why}\n", aside.name)
     });
     output::text(&lines.collect::<String>())?;
+    output::text(&status::unfit(&store))?;
     match store.refused() {
         0 => {}
         count => print_line("guardrail", &format!("{count} results did not match and were computed anew")),

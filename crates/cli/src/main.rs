@@ -39,7 +39,7 @@ mod watch;
 use args::{Cli, Command};
 use clap::Parser;
 use errors::{CliError, Status};
-use guardrail_host::{files, progress};
+use guardrail_host::{files, process, progress};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 
 fn failed(error: &CliError) -> ExitCode {
     errors::print(error);
-    ExitCode::from(error.status() as u8)
+    ExitCode::from(process::status(error) as u8)
 }
 
 fn dispatch(cli: Cli) -> Result<Status, CliError> {

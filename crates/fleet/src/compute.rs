@@ -1,5 +1,6 @@
 //! Computes one job.
 
+use crate::attempt::Attempt;
 use crate::canonical::digest;
 use crate::job::{Job, Key, Resolver};
 use crate::outcome::{MOST_BODY, Outcome};
@@ -28,8 +29,31 @@ pub enum Computed {
     Done(Outcome),
     /// The attempt failed; the log says why.
     Failed(String),
+    /// This machine cannot compute it now: it lacks space, memory, a program, or what goes into the job. The job is not to
+    /// blame. A sentence says what is missing.
+    Unfit(String),
     /// The user interrupted the worker, so that the job has no result.
     Interrupted,
+}
+
+/// What a computation left: its exit status and its body.
+type Left = (u8, Vec<u8>);
+
+/// Why a computation left nothing.
+enum Stopped {
+    /// The job failed, with this log.
+    Failed(String),
+    /// The machine lacks something.
+    Unfit(String),
+    /// The user interrupted it.
+    Interrupted,
+}
+
+impl Stopped {
+    /// What the machine lacks, by the error of a call that no job can make fail.
+    fn unfit(error: &HostError) -> Stopped {
+        Stopped::Unfit(sentence(error))
+    }
 }
 
 /// Computes jobs, one after another.
@@ -45,31 +69,36 @@ impl<'a> Computer<'a> {
         Computer { host, resolver: Resolver::new(host, build), worker: worker.to_owned() }
     }
 
-    /// Computes a job. `tick` is called many times a second meanwhile.
-    pub fn compute(&mut self, job: &Job, tick: &mut dyn FnMut()) -> Computed {
+    /// Computes a job.
+    pub fn compute(&mut self, job: &Job) -> Computed {
+        // The machine that made the job has what goes in, so that it is this one which lacks it.
         if let Err(error) = self.resolver.refuse_other(job) {
-            return Computed::Failed(sentence(&error));
+            return match self.host.signals.interrupted() {
+                true => Computed::Interrupted,
+                false => Computed::Unfit(sentence(&error)),
+            };
         }
         let started = Instant::now();
         let computed = match &job.spec {
-            Spec::Rehearsal(rehearsal) => self.rehearse(rehearsal, tick),
-            Spec::Check(check) => self.check(check, tick),
+            Spec::Rehearsal(rehearsal) => self.rehearse(rehearsal),
+            Spec::Check(check) => self.check(check),
         };
         match computed {
-            Ok(Some((status, body))) => Computed::Done(Outcome {
+            Ok((status, body)) => Computed::Done(Outcome {
                 key: job.key(),
                 status,
                 milliseconds: started.elapsed().as_millis() as u64,
                 worker: self.worker.clone(),
                 body,
             }),
-            Ok(None) => Computed::Interrupted,
-            Err(log) => Computed::Failed(log),
+            Err(Stopped::Failed(log)) => Computed::Failed(log),
+            Err(Stopped::Unfit(why)) => Computed::Unfit(why),
+            Err(Stopped::Interrupted) => Computed::Interrupted,
         }
     }
 
-    /// Waits; `None` where the user interrupts it.
-    fn rehearse(&self, job: &Rehearsal, tick: &mut dyn FnMut()) -> Result<Option<(u8, Vec<u8>)>, String> {
+    /// Waits as long as the rehearsal says.
+    fn rehearse(&self, job: &Rehearsal) -> Result<Left, Stopped> {
         let end = Instant::now() + Duration::from_millis(job.milliseconds);
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -77,27 +106,26 @@ impl<'a> Computer<'a> {
                 break;
             }
             std::thread::sleep(left.min(LOOK));
-            tick();
             if self.host.signals.interrupted() {
-                return Ok(None);
+                return Err(Stopped::Interrupted);
             }
         }
         if job.fails {
-            return Err(format!("rehearsal {} was asked to fail", job.seed));
+            return Err(Stopped::Failed(format!("rehearsal {} was asked to fail", job.seed)));
         }
         let text = format!("{} {}", job.seed, job.milliseconds);
         let body = format!("{{\"rehearsal\":{},\"digest\":\"{}\"}}\n", job.seed, digest(&[text.as_bytes()]));
-        Ok(Some((Status::Clean as u8, body.into_bytes())))
+        Ok((Status::Clean as u8, body.into_bytes()))
     }
 
     /// Runs `guardrail check` in a process of its own, so that no failure of it can end the worker.
-    fn check(&self, job: &Check, tick: &mut dyn FnMut()) -> Result<Option<(u8, Vec<u8>)>, String> {
-        let why = |error: HostError| sentence(&error);
+    fn check(&self, job: &Check) -> Result<Left, Stopped> {
+        let unfit = |error: HostError| Stopped::unfit(&error);
         let folder = OwnedFolder::large("guardrail-fleet-")
             .map_err(HostError::io("create", "a folder for the run"))
-            .map_err(why)?;
+            .map_err(unfit)?;
         let mut process =
-            Process::start(command(job, folder.path()).map_err(why)?, folder.path()).map_err(why)?;
+            Process::start(command(job, folder.path()).map_err(unfit)?, folder.path()).map_err(unfit)?;
         let limit = Duration::from_secs(job.timeout) + BEYOND;
         let started = Instant::now();
         let mut asked = None;
@@ -105,7 +133,7 @@ impl<'a> Computer<'a> {
             match process.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) => {}
-                Err(error) => return Err(format!("the run cannot be waited for: {error}")),
+                Err(error) => return Err(unfit(HostError::io("wait for", "a run")(error))),
             }
             let late = started.elapsed() > limit;
             if asked.is_none() && (late || self.host.signals.interrupted()) {
@@ -116,15 +144,14 @@ impl<'a> Computer<'a> {
                 process.kill();
             }
             std::thread::sleep(LOOK);
-            tick();
         };
         if self.host.signals.interrupted() {
-            return Ok(None);
+            return Err(Stopped::Interrupted);
         }
         if asked.is_some() {
-            return Err(format!("the run did not end within {} s", limit.as_secs()));
+            return Err(Stopped::Failed(format!("the run did not end within {} s", limit.as_secs())));
         }
-        judged(status, folder.path()).map(Some)
+        judged(status, folder.path())
     }
 }
 
@@ -138,7 +165,7 @@ pub fn result(
     if let Some(known) = store.and_then(|store| store.result(&key)) {
         return Ok(known);
     }
-    match computer.compute(job, &mut || {}) {
+    match computer.compute(job) {
         Computed::Done(outcome) => {
             if let Some(store) = store {
                 store.put(&outcome)?;
@@ -149,9 +176,12 @@ pub fn result(
         }
         Computed::Failed(log) => {
             if let Some(store) = store {
-                store.fail(&key, job, &log)?;
+                store.fail(&key, job, &Attempt::begin(), &log)?;
             }
             Err(HostError::Run(format!("the job failed: {}", last_words(&log))))
+        }
+        Computed::Unfit(why) => {
+            Err(HostError::Run(format!("this machine cannot compute the job: {}", last_words(&why))))
         }
         Computed::Interrupted => Err(HostError::Interrupted),
     }
@@ -160,6 +190,7 @@ pub fn result(
 /// The command of a check. Values stand behind `=`, so that none can become an option.
 fn command(job: &Check, folder: &Path) -> Result<Command, HostError> {
     let mut command = Process::check()?;
+    process::for_worker(&mut command);
     match job.mode.as_str() {
         // Where nothing is contained, a gate would only take time.
         "permissive" => command.arg("--gate=off"),
@@ -177,8 +208,8 @@ fn command(job: &Check, folder: &Path) -> Result<Command, HostError> {
     Ok(command)
 }
 
-/// The exit status and the report of a run that ended in order; otherwise a log.
-fn judged(status: ExitStatus, folder: &Path) -> Result<(u8, Vec<u8>), String> {
+/// The exit status and the report of a run that ended in order.
+fn judged(status: ExitStatus, folder: &Path) -> Result<Left, Stopped> {
     const RESULTS: [Status; 5] =
         [Status::Clean, Status::Findings, Status::Contained, Status::Undecided, Status::NotExercised];
     let log = || {
@@ -188,14 +219,18 @@ fn judged(status: ExitStatus, folder: &Path) -> Result<(u8, Vec<u8>), String> {
             (None, signal) => format!("{text}\nit was ended by signal {}", signal.unwrap_or_default()),
         }
     };
+    // Nothing of Guardrail kills a run that is in time: the system does, when memory is short, or a person.
+    if status.code() == Some(Status::Unfit as i32) || status.signal() == Some(libc::SIGKILL) {
+        return Err(Stopped::Unfit(log()));
+    }
     let known =
         RESULTS.into_iter().map(|known| known as u8).find(|known| status.code() == Some((*known).into()));
-    let Some(code) = known else { return Err(log()) };
+    let Some(code) = known else { return Err(Stopped::Failed(log())) };
     let mut body = Vec::new();
     let read = File::open(folder.join("stdout"))
         .and_then(|file| file.take(MOST_BODY as u64 + 1).read_to_end(&mut body));
     if read.is_err() || body.len() > MOST_BODY || json::read(&body[..]).is_err() {
-        return Err(format!("{}\nit left no report", log()));
+        return Err(Stopped::Failed(format!("{}\nit left no report", log())));
     }
     Ok((code, body))
 }
@@ -253,19 +288,38 @@ mod tests {
         }
         let other = Job { build: "1".to_owned(), ..job };
         let mut computer = Computer::new(&host, "0", "w");
-        let refused = computer.compute(&other, &mut || {});
-        assert!(matches!(refused, Computed::Failed(log) if log.starts_with("the job is for guardrail 1")));
+        let refused = computer.compute(&other);
+        assert!(matches!(refused, Computed::Unfit(why) if why.starts_with("the job is for guardrail 1")));
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_no_failure_of_the_job() {
+        let (folder, host) = (tempfile::tempdir().unwrap(), Host::embedded().unwrap());
+        let store = Store::create(folder.path()).unwrap();
+        let inputs = BTreeMap::from([("driver".to_owned(), "1".to_owned())]);
+        let job = Job { inputs, ..rehearsal(1, false) };
+        for _ in 0..4 {
+            let error = result(&job, &mut Computer::new(&host, "0", "w"), Some(&store)).unwrap_err();
+            assert!(error.to_string().starts_with("this machine cannot compute the job: "), "{error}");
+        }
+        assert_eq!((store.failures(&job.key()), store.aside(&job.key())), (0, None));
     }
 
     #[test]
     fn a_run_without_a_report_has_no_result() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("stderr"), "guardrail: QEMU\nerror: the guest hung\n").unwrap();
-        let log = judged(ExitStatus::from_raw(0), folder.path()).unwrap_err();
-        assert!(log.ends_with("it left no report"));
-        let log = judged(ExitStatus::from_raw(3 << 8), folder.path()).unwrap_err();
-        assert_eq!(last_words(&log), "the guest hung");
-        assert!(judged(ExitStatus::from_raw(9), folder.path()).unwrap_err().ends_with("signal 9"));
+        let of = |status| match judged(ExitStatus::from_raw(status), folder.path()) {
+            Err(Stopped::Failed(log)) => (true, log),
+            Err(Stopped::Unfit(log)) => (false, log),
+            _ => unreachable!(),
+        };
+        assert!(of(0).0 && of(0).1.ends_with("it left no report"));
+        assert_eq!((of(3 << 8).0, last_words(&of(3 << 8).1)), (true, "the guest hung".to_owned()));
+        assert!(of(11).0 && of(11).1.ends_with("signal 11"));
+        // The system kills what takes too much memory, and a check says what its machine lacks.
+        assert!(!of(9).0 && of(9).1.ends_with("signal 9"));
+        assert_eq!((of(75 << 8).0, last_words(&of(75 << 8).1)), (false, "the guest hung".to_owned()));
         assert_eq!(last_words(""), "it left no log");
     }
 }

@@ -35,6 +35,8 @@ pub struct RunPlan {
     pub workers: Option<u32>,
     /// True to try again what was set aside.
     pub retry: bool,
+    /// How long a server may be away.
+    pub outage: Duration,
 }
 
 /// What a run came to.
@@ -81,7 +83,7 @@ pub fn specs(file: &Path) -> Result<Vec<Spec>, HostError> {
 pub fn run(plan: &RunPlan, host: &Host, build: &str) -> Result<Summary, HostError> {
     let specs = specs(&plan.jobs)?;
     let store = Store::create(&plan.store)?;
-    let mut engine = plan.engine.open()?;
+    let mut engine = plan.engine.open(plan.outage)?;
     let mut resolver = Resolver::new(host, build);
     let (mut jobs, mut keys, mut repeated) = (Vec::new(), HashSet::new(), 0);
     for spec in specs {
@@ -97,6 +99,7 @@ pub fn run(plan: &RunPlan, host: &Host, build: &str) -> Result<Summary, HostErro
         store.forgive(key)?;
     }
     store.keep_run(&id, &jobs)?;
+    store.forget_unfit();
     host.signals.run_begins();
     let started = Instant::now();
     let known: HashSet<&Key> = all.iter().filter(|key| store.result(key).is_some()).collect();

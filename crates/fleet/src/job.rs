@@ -6,15 +6,16 @@ use guardrail_host::{Host, HostError, files, folders, from_source, zoo};
 use guardrail_vm::kernels;
 use guardrail_vm::modules::Modules;
 use guardrail_vm::packages::Packages;
+use guardrail_vm::prepare::own_workload;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Name and version of what a key is a digest of.
-const KEY_SCHEMA: &str = "guardrail-job/1";
+const KEY_SCHEMA: &str = "guardrail-job/2";
 /// The most bytes of one input that are read.
 const MOST_BYTES: u64 = 512 << 20;
 
@@ -68,9 +69,9 @@ impl From<Key> for String {
 pub struct Job {
     /// What is to be computed.
     pub spec: Spec,
-    /// Digests of the files that go in, by what they are: `driver`, `kernel`, `workload`.
+    /// Digests of the files that go in, by what they are: `driver` with the modules that it needs, `kernel`, `workload`.
     pub inputs: BTreeMap<String, String>,
-    /// The build of Guardrail, as `guardrail version` prints it.
+    /// The build of Guardrail ([`identity`](crate::build::identity)).
     pub build: String,
 }
 
@@ -139,7 +140,7 @@ impl<'a> Resolver<'a> {
                 None => return Err(HostError::Usage(format!("the zoo has no driver '{name}'"))),
             },
             None if from_source::is_source(&check.driver) => from_source::state(&check.driver)?,
-            None if check.driver.contains('/') => of_file(Path::new(&check.driver))?,
+            // A file may need modules beside it, as one by name needs those of the kernel.
             None => {
                 let plan = modules.plan(&check.driver)?;
                 let files = plan.before.iter().chain([&plan.driver]);
@@ -148,8 +149,8 @@ impl<'a> Resolver<'a> {
             }
         };
         inputs.insert("driver".to_owned(), driver);
-        if let Some(path) = check.workload.as_deref().filter(|name| name.contains('/')) {
-            inputs.insert("workload".to_owned(), of_file(Path::new(path))?);
+        if let Some(script) = script(check) {
+            inputs.insert("workload".to_owned(), of_file(&script)?);
         }
         Ok(inputs)
     }
@@ -183,6 +184,15 @@ fn located(check: Check) -> Result<Check, HostError> {
         workload: check.workload.as_ref().map(absolute).transpose()?,
         ..check
     })
+}
+
+/// The script that exercises the driver: the one that the job names, or the one beside the module's file.
+fn script(check: &Check) -> Option<PathBuf> {
+    match &check.workload {
+        Some(name) => name.contains('/').then(|| PathBuf::from(name)),
+        None if zoo::named(&check.driver).is_some() || from_source::is_source(&check.driver) => None,
+        None => own_workload(Path::new(&check.driver)).filter(|_| check.driver.contains('/')),
+    }
 }
 
 /// The digest of a file.
@@ -254,6 +264,25 @@ mod tests {
         let third = state().unwrap();
         assert!(first != second && second != third);
         assert!(of_file(Path::new("/nonexistent")).unwrap_err().to_string().starts_with("cannot read"));
+    }
+
+    #[test]
+    fn the_script_beside_a_module_goes_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = |more: &str| {
+            let driver = folder.path().join("a.ko").display().to_string();
+            format!("{{\"version\":1,\"kind\":\"check\",\"driver\":\"{driver}\"{more}}}")
+        };
+        let script = |more: &str| match Spec::read("x", &text(more)).unwrap() {
+            Spec::Check(check) => script(&check),
+            Spec::Rehearsal(_) => unreachable!(),
+        };
+        assert_eq!(script(""), None);
+        let beside = folder.path().join("workload.sh");
+        fs::write(&beside, "").unwrap();
+        assert_eq!(script(""), Some(beside));
+        assert_eq!(script(",\"workload\":\"network\""), None);
+        assert_eq!(script(",\"workload\":\"/b.sh\""), Some(PathBuf::from("/b.sh")));
     }
 
     #[test]

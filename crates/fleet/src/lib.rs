@@ -14,6 +14,8 @@
 //! Invariants: a result is on the disk before its job counts as done; a name in the store is never written twice; no queue
 //! grows beyond the jobs of a run.
 
+pub mod attempt;
+pub mod build;
 pub mod canonical;
 pub mod claims;
 pub mod compute;
@@ -25,8 +27,10 @@ pub mod spec;
 pub mod status;
 pub mod store;
 pub mod survey;
+pub mod unfit;
 pub mod work;
 
+pub use attempt::Attempt;
 pub use compute::Computer;
 pub use controller::{RunPlan, Summary, judge, run};
 pub use engine::EngineKind;

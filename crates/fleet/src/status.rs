@@ -1,7 +1,10 @@
 //! How far the runs of a store are.
 
+use crate::claims;
 use crate::store::{Aside, Store};
+use crate::unfit::Unfit;
 use guardrail_host::HostError;
+use guardrail_report::text::clean;
 
 /// How far a run is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +39,21 @@ pub fn status(store: &Store, id: &str) -> Result<Status, HostError> {
             status.results += 1;
         } else if let Some(aside) = store.aside(&key) {
             status.aside.push(aside);
-        } else if store.path().join("claims").join(key.as_str()).exists() {
+        } else if claims::is_held(store, &key) {
             status.claimed += 1;
         }
     }
     Ok(status)
+}
+
+/// A line for each worker whose machine lacked something, and has computed nothing since.
+pub fn unfit(store: &Store) -> String {
+    let line = |unfit: Unfit| {
+        let state = if unfit.is_aside() { "set aside" } else { "waits" };
+        let (worker, times, why) = (clean(&unfit.worker), unfit.in_a_row, clean(&unfit.why));
+        format!("worker {worker} {state}: its machine could not compute {times} jobs in a row: {why}\n")
+    };
+    store.unfit().into_iter().map(line).collect()
 }
 
 /// The rows of a table of runs, with a head.

@@ -1,16 +1,19 @@
 //! The store of results: a folder that workers of one machine, or of many over NFS, share.
 //!
 //! - `results/AB/KEY`: results, by the first digits of the key
-//! - `failed/KEY/N`: the log of each attempt that failed
+//! - `failed/KEY/ATTEMPT`: the log of each attempt that failed
 //! - `aside/KEY`: a job that failed too often, with its last log
 //! - `claims/KEY`: who computes a job at the moment ([`claims`](crate::claims))
 //! - `refused/`: files that did not match their key
 //! - `runs/ID/jobs.jsonl`: the jobs of a run
+//! - `order/N`: the id of the run that was started as the Nth
+//! - `unfit/`: notes of workers whose machines lack something ([`unfit`](crate::unfit))
 //! - `new/`: files that are being written
 //!
 //! A file gets its name by `link`, which fails where the name is taken: of two workers that compute the same job, one stores a
-//! result. No lock is needed, so NFS is sufficient.
+//! result. Results need no lock, so NFS is sufficient.
 
+use crate::attempt::Attempt;
 use crate::job::{Job, Key};
 use crate::outcome::{MOST_BODY, Outcome};
 use guardrail_host::HostError;
@@ -32,7 +35,9 @@ const MOST_JOBS: u64 = 256 << 20;
 /// The age of a file in `new/` whose writer has ended.
 const ABANDONED: Duration = Duration::from_secs(86_400);
 /// The folders of a store.
-const FOLDERS: [&str; 7] = ["results", "failed", "aside", "claims", "refused", "runs", "new"];
+const FOLDERS: [&str; 8] = ["results", "failed", "aside", "claims", "refused", "runs", "order", "new"];
+/// How often a number in `order/` is tried that another controller takes at the same time.
+const TRIES: u64 = 1000;
 /// The format of a store, in the file `store.json`.
 const FORMAT: u64 = 1;
 
@@ -158,18 +163,18 @@ impl Store {
         Err(HostError::Run(format!("{} is neither a result nor can it be replaced", file.display())))
     }
 
-    /// Notes an attempt that failed, and sets the job aside at the last one; true where it is set aside.
-    pub fn fail(&self, key: &Key, job: &Job, log: &str) -> Result<bool, HostError> {
+    /// Notes an attempt that failed, and sets the job aside at the last one; true where it is set aside. An attempt that was
+    /// noted before does not count again.
+    pub fn fail(&self, key: &Key, job: &Job, attempt: &Attempt, log: &str) -> Result<bool, HostError> {
+        if self.aside(key).is_some() {
+            return Ok(true);
+        }
         let folder = self.path.join("failed").join(key.as_str());
         fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
         let log = tail(log);
-        for number in 1..=ATTEMPTS {
-            if self.link(log.as_bytes(), &folder.join(number.to_string()))? {
-                if number < ATTEMPTS {
-                    return Ok(false);
-                }
-                break;
-            }
+        self.link(log.as_bytes(), &folder.join(attempt.as_str()))?;
+        if self.failures(key) < ATTEMPTS {
+            return Ok(false);
         }
         self.set_aside(key, job, log)?;
         Ok(true)
@@ -184,8 +189,7 @@ impl Store {
 
     /// How many attempts of a job failed.
     pub fn failures(&self, key: &Key) -> usize {
-        let folder = self.path.join("failed").join(key.as_str());
-        (1..=ATTEMPTS).take_while(|number| folder.join(number.to_string()).is_file()).count()
+        fs::read_dir(self.path.join("failed").join(key.as_str())).map_or(0, Iterator::count)
     }
 
     /// The job, where it is set aside.
@@ -211,16 +215,44 @@ impl Store {
         gone(fs::remove_dir_all(&logs), &logs)
     }
 
-    /// Keeps the jobs of a run for its workers.
+    /// Keeps the jobs of a run for its workers, and that it was started last.
     pub fn keep_run(&self, id: &str, jobs: &[Job]) -> Result<(), HostError> {
+        let text = lines(jobs, MOST_JOBS)?;
         let folder = self.path.join("runs").join(id);
         fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
-        let mut text = String::new();
-        for job in jobs {
-            text += &serde_json::to_string(job).map_err(|error| HostError::Run(error.to_string()))?;
-            text.push('\n');
+        self.link(text.as_bytes(), &folder.join("jobs.jsonl"))?;
+        self.is_last(id)
+    }
+
+    /// Notes that a run was started. The clocks of the machines that start runs need not agree.
+    fn is_last(&self, id: &str) -> Result<(), HostError> {
+        let order = self.order();
+        let (last, newest) = order.last().cloned().unwrap_or_default();
+        if newest == id {
+            return Ok(());
         }
-        self.link(text.as_bytes(), &folder.join("jobs.jsonl")).map(drop)
+        let name = |number: u64| self.path.join("order").join(format!("{number:020}"));
+        for number in (last + 1..).take(TRIES as usize) {
+            if self.link(id.as_bytes(), &name(number))? {
+                let earlier = order.iter().filter(|(_, run)| run == id);
+                earlier.for_each(|(number, _)| _ = fs::remove_file(name(*number)));
+                return Ok(());
+            }
+        }
+        Err(HostError::Run(format!("{} changes all the time", self.path.join("order").display())))
+    }
+
+    /// The numbers and ids of the runs that were started, the last one last.
+    fn order(&self) -> Vec<(u64, String)> {
+        let entries = fs::read_dir(self.path.join("order")).into_iter().flatten().flatten();
+        let mut order: Vec<(u64, String)> = entries
+            .filter_map(|entry| {
+                let number = entry.file_name().to_str()?.parse().ok()?;
+                Some((number, String::from_utf8(read(&entry.path(), 64)?).ok()?))
+            })
+            .collect();
+        order.sort();
+        order
     }
 
     /// The jobs of a run, in its order.
@@ -237,17 +269,20 @@ impl Store {
         bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(job).collect()
     }
 
-    /// The ids of the runs, the oldest first.
+    /// The ids of the runs, that which was started last at the end. Runs of which that is not known are first, by time.
     pub fn runs(&self) -> Vec<String> {
+        let order = self.order();
         let entries = fs::read_dir(self.path.join("runs")).into_iter().flatten().flatten();
-        let mut found: Vec<(SystemTime, String)> = entries
+        let mut found: Vec<(u64, SystemTime, String)> = entries
             .filter_map(|entry| {
                 let time = fs::metadata(entry.path().join("jobs.jsonl")).ok()?.modified().ok()?;
-                Some((time, entry.file_name().into_string().ok()?))
+                let id = entry.file_name().into_string().ok()?;
+                let number = order.iter().rev().find(|(_, run)| *run == id).map_or(0, |(number, _)| *number);
+                Some((number, time, id))
             })
             .collect();
         found.sort();
-        found.into_iter().map(|(_, id)| id).collect()
+        found.into_iter().map(|(_, _, id)| id).collect()
     }
 
     /// How many files did not match their key.
@@ -312,6 +347,23 @@ impl Store {
     }
 }
 
+/// The jobs of a run, one a line, in at most so many bytes: what is written has to be read again.
+fn lines(jobs: &[Job], most: u64) -> Result<String, HostError> {
+    let mut text = String::new();
+    for (number, job) in jobs.iter().enumerate() {
+        text += &serde_json::to_string(job).map_err(|error| HostError::Run(error.to_string()))?;
+        text.push('\n');
+        if text.len() as u64 > most {
+            return Err(HostError::Usage(format!(
+                "the run has {} jobs, and the first {} have more than {most} bytes; split the file of jobs",
+                jobs.len(),
+                number + 1
+            )));
+        }
+    }
+    Ok(text)
+}
+
 fn no_links(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP | libc::ENOSYS | libc::EMLINK))
 }
@@ -330,7 +382,7 @@ fn read_head(file: &Path) -> Result<String, HostError> {
 }
 
 /// Reads a file of at most `limit` bytes; `None` where it is absent or larger.
-fn read(file: &Path, limit: u64) -> Option<Vec<u8>> {
+pub(crate) fn read(file: &Path, limit: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(file).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= limit).then_some(bytes)
@@ -409,14 +461,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
         let (job, key) = (job(1), job(1).key());
-        assert!(!store.fail(&key, &job, "1").unwrap() && !store.fail(&key, &job, "2").unwrap());
+        let fail = |log: &str| store.fail(&key, &job, &Attempt::begin(), log).unwrap();
+        assert!(!fail("1") && !fail("2"));
         assert!(!store.is_over(&key) && store.failures(&key) == 2);
         let long = format!("é{}", "x".repeat(MOST_LOG));
-        assert!(store.fail(&key, &job, &long).unwrap() && store.is_over(&key));
+        assert!(fail(&long) && store.is_over(&key) && fail("4"));
         let aside = store.aside(&key).unwrap();
         assert_eq!((aside.attempts, aside.log.len()), (3, MOST_LOG));
         store.forgive(&key).unwrap();
         assert!(!store.is_over(&key) && store.failures(&key) == 0);
+    }
+
+    #[test]
+    fn an_attempt_that_is_noted_again_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        let (job, key, attempt) = (job(1), job(1).key(), Attempt::begin());
+        for _ in 0..2 * ATTEMPTS {
+            assert!(!store.fail(&key, &job, &attempt, "1").unwrap());
+        }
+        assert_eq!(store.failures(&key), 1);
     }
 
     #[test]
@@ -443,5 +507,32 @@ mod tests {
         assert_eq!(store.run("0123456789abcdef").unwrap(), [job(1), job(2)]);
         assert_eq!(store.runs(), ["0123456789abcdef"]);
         assert!(store.run("../../x").is_err() && store.run("fedcba9876543210").is_err());
+    }
+
+    #[test]
+    fn the_run_that_was_started_last_is_last_whatever_the_clock_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        let [one, two] = ["1111111111111111", "2222222222222222"];
+        store.keep_run(one, &[job(1)]).unwrap();
+        store.keep_run(two, &[job(2)]).unwrap();
+        // The clock of the second run's machine is late.
+        let file = File::options().write(true).open(store.path().join("runs").join(two).join("jobs.jsonl"));
+        file.unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(store.runs(), [one, two]);
+        // A run that goes on is the newest.
+        store.keep_run(one, &[job(1)]).unwrap();
+        assert_eq!(store.runs(), [two, one]);
+        assert_eq!(store.order().len(), 2);
+    }
+
+    #[test]
+    fn jobs_that_could_not_be_read_again_are_refused() {
+        let jobs = [job(1), job(2)];
+        let length = lines(&jobs, MOST_JOBS).unwrap().len() as u64;
+        assert!(lines(&jobs, length).is_ok());
+        let error = lines(&jobs, length - 1).unwrap_err();
+        assert_eq!(error.status() as u8, 2);
+        assert!(error.to_string().ends_with("split the file of jobs"), "{error}");
     }
 }

@@ -120,7 +120,7 @@ mod tests {
             Outcome { key: jobs[0].key(), status: 0, milliseconds: 1600, worker: "w".to_owned(), body };
         store.put(&outcome).unwrap();
         for _ in 0..3 {
-            store.fail(&jobs[1].key(), &jobs[1], "error: the guest hung").unwrap();
+            store.fail(&jobs[1].key(), &jobs[1], &crate::Attempt::begin(), "error: the guest hung").unwrap();
         }
         let summary = summary(&store, None).unwrap();
         assert_eq!((summary.count(State::Clean), summary.count(State::Failed)), (1, 1));

@@ -1,17 +1,24 @@
 //! A worker that shares a store with others: it takes jobs of a run until none is left.
 
-use crate::claims::{Claim, Claimed, Claims, LOST};
+use crate::attempt::Attempt;
+use crate::claims::{self, Claim, Claimed, Claims, LOST};
 use crate::compute::{Computed, Computer, last_words};
 use crate::job::{Job, Key};
 use crate::outcome::Outcome;
 use crate::store::Store;
+use crate::unfit::Row;
 use guardrail_host::{Host, HostError};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The shortest and the longest time between two looks where others compute all that is left.
 const LOOKS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+/// How long a worker that is to end waits for its last result to be on the disk.
+const LAST: Duration = Duration::from_secs(5);
+/// The time between two looks at signals.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// What a worker works on.
 #[derive(Clone, Debug)]
@@ -33,6 +40,8 @@ pub struct Worked {
     pub computed: usize,
     /// Attempts that failed.
     pub failed: usize,
+    /// Jobs that went back since this machine could not compute them.
+    pub given_back: usize,
 }
 
 /// Works until no job of the run is left.
@@ -55,12 +64,16 @@ pub fn work(plan: &WorkPlan, host: &Host, build: &str) -> Result<Worked, HostErr
     }
     host.signals.run_begins();
     let worker = format!("{run}/{}", plan.index);
+    let _name = claims::alone(&store, &worker, host)?;
+    let name = format!("{}-{}", crate::machine(), plan.index);
     let mut worker = Worker {
         claims: Claims::new(&store, &worker),
-        computer: Computer::new(host, build, &format!("{}-{}", crate::machine(), plan.index)),
+        computer: Computer::new(host, build, &name),
+        name,
         store,
         host,
         worked: Worked::default(),
+        row: Row::default(),
         writing: None,
     };
     // Workers that begin at different places seldom want the same job.
@@ -96,7 +109,9 @@ struct Worker<'a> {
     claims: Claims,
     computer: Computer<'a>,
     host: &'a Host,
+    name: String,
     worked: Worked,
+    row: Row,
     /// The last result on its way to the disk, which may take longer than a short job. Its claim is held until it is there.
     writing: Option<JoinHandle<Result<(), HostError>>>,
 }
@@ -104,11 +119,7 @@ struct Worker<'a> {
 impl Worker<'_> {
     /// Waits until the last result is on the disk.
     fn settle(&mut self) -> Result<(), HostError> {
-        match self.writing.take().map(JoinHandle::join) {
-            None => Ok(()),
-            Some(Ok(written)) => written,
-            Some(Err(_)) => Err(HostError::Run("the writer of a result died".to_owned())),
-        }
+        self.writing.take().map_or(Ok(()), |writing| written(writing, self.host))
     }
 
     /// Stores a result while the next job is computed; one at a time, so that little is lost when the worker is killed.
@@ -142,22 +153,60 @@ impl Worker<'_> {
         if self.store.is_over(key) {
             return Ok(true);
         }
-        match self.computer.compute(job, &mut || {}) {
+        let computed = self.computer.compute(job);
+        if matches!(computed, Computed::Done(_) | Computed::Failed(_)) && self.row.over() {
+            self.store.is_fit(&self.name);
+        }
+        match computed {
             Computed::Done(outcome) => {
                 self.store(outcome, claim)?;
                 self.worked.computed += 1;
                 Ok(true)
             }
             Computed::Failed(log) => self.failed(key, job, &log),
+            Computed::Unfit(why) => self.unfit(job, claim, &why).map(|()| false),
             Computed::Interrupted => Err(HostError::Interrupted),
         }
+    }
+
+    /// Gives a job back that this machine cannot compute, and leaves jobs to others for a while; an error after several.
+    fn unfit(&mut self, job: &Job, claim: Claim, why: &str) -> Result<(), HostError> {
+        claim.give_back();
+        self.worked.given_back += 1;
+        let unfit = self.row.more(&self.name, &last_words(why));
+        self.host.progress.step(&format!("{} goes back: {}", job.spec.name(), unfit.why));
+        // Where the store's disk is full, too, the note is lost, and nothing else.
+        let _ = self.store.note_unfit(&unfit);
+        if unfit.is_aside() {
+            return Err(unfit.error());
+        }
+        let end = Instant::now() + unfit.pause();
+        while Instant::now() < end {
+            if self.host.signals.interrupted() {
+                return Err(HostError::Interrupted);
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(())
     }
 
     fn failed(&mut self, key: &Key, job: &Job, log: &str) -> Result<bool, HostError> {
         self.worked.failed += 1;
         self.host.progress.step(&format!("{}: {}", job.spec.name(), last_words(log)));
-        self.store.fail(key, job, log)
+        self.store.fail(key, job, &Attempt::begin(), log)
     }
+}
+
+/// Waits until a result is on the disk. A worker that is interrupted leaves it to its writer after a while: a disk may be away.
+fn written(writing: JoinHandle<Result<(), HostError>>, host: &Host) -> Result<(), HostError> {
+    let mut asked = None;
+    while !writing.is_finished() {
+        if host.signals.interrupted() && asked.get_or_insert_with(Instant::now).elapsed() > LAST {
+            return Err(HostError::Interrupted);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    writing.join().unwrap_or_else(|_| Err(HostError::Run("the writer of a result died".to_owned())))
 }
 
 impl Drop for Worker<'_> {
@@ -212,5 +261,41 @@ mod tests {
         store.keep_run(RUN, &jobs(1)).unwrap();
         let error = work(&plan, &host, "9").unwrap_err().to_string();
         assert!(error.ends_with("and this is 9; use the same build on all machines"), "{error}");
+    }
+
+    #[test]
+    fn a_job_that_no_machine_can_compute_ends_the_workers_and_counts_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        let inputs = BTreeMap::from([("driver".to_owned(), "1".to_owned())]);
+        let mut all = jobs(3);
+        all[1] = Job { inputs, ..all[1].clone() };
+        store.keep_run(RUN, &all).unwrap();
+        let plan = WorkPlan { store: folder.path().into(), run: Some(RUN.into()), index: 0, of: 1 };
+        let error = work(&plan, &Host::embedded().unwrap(), "0").unwrap_err();
+        assert_eq!(error.status() as u8, 75);
+        assert!(error.to_string().contains("the driver of rehearsal 1"), "{error}");
+        let [one, two, three] = [0, 1, 2].map(|number: usize| all[number].key());
+        assert!(store.has(&one) && store.has(&three) && !store.is_over(&two));
+        assert_eq!(store.failures(&two), 0);
+        let notes = store.unfit();
+        assert!(notes.len() == 1 && notes[0].is_aside() && notes[0].worker.ends_with("-0"), "{notes:?}");
+    }
+
+    #[test]
+    fn a_worker_whose_disk_is_away_ends_at_a_signal() {
+        let host = Host::open().unwrap();
+        host.signals.run_begins();
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let writing = std::thread::spawn(move || {
+            let _ = receiver.recv();
+            Ok(())
+        });
+        // SAFETY: the call takes a plain number; the handler of this signal was installed above.
+        unsafe { libc::raise(libc::SIGHUP) };
+        let began = Instant::now();
+        let error = written(writing, &host).unwrap_err();
+        assert!(matches!(error, HostError::Interrupted) && began.elapsed() < 2 * LAST);
+        drop(sender);
     }
 }

@@ -20,6 +20,8 @@ pub enum Status {
     Undecided = 5,
     /// Nothing was found, but too little was seen: no device, too little code, or a trace that was cut.
     NotExercised = 6,
+    /// This machine lacks something, and another one may do it: a worker that is set aside, and a check of a worker.
+    Unfit = 75,
     /// The user interrupted it.
     Interrupted = 130,
 }
@@ -36,6 +38,9 @@ pub enum HostError {
     /// Nothing was found, but too little was seen to say that nothing is there.
     #[error("{0}")]
     NotExercised(String),
+    /// This machine cannot compute jobs.
+    #[error("{0}")]
+    Unfit(String),
     /// The user interrupted the program (Ctrl-C).
     #[error("interrupted")]
     Interrupted,
@@ -91,7 +96,19 @@ impl HostError {
             | HostError::Snapshot(_)
             | HostError::Io { .. } => Status::RunFailed,
             HostError::NotExercised(_) => Status::NotExercised,
+            HostError::Unfit(_) => Status::Unfit,
             HostError::Interrupted => Status::Interrupted,
+        }
+    }
+
+    /// Whether this machine lacks what is needed, such as space, memory, a program or the network: the same may succeed on
+    /// another machine, or here later.
+    pub fn is_of_machine(&self) -> bool {
+        use guardrail_trace::file::FileError;
+        match self {
+            HostError::Unfit(_) | HostError::Trace(FileError::DiskFull { .. }) => true,
+            HostError::Vm(error) if error.is_of_machine() => true,
+            other => lacks(other),
         }
     }
 
@@ -100,6 +117,22 @@ impl HostError {
         let path = path.to_string();
         move |source| HostError::Io { doing, path, source }
     }
+}
+
+/// Whether the system said that something is used up, in any cause of an error.
+fn lacks(error: &(dyn Error + 'static)) -> bool {
+    // EAGAIN is not among them: a guest that does not answer in time has that, too.
+    const USED_UP: [i32; 6] =
+        [libc::ENOSPC, libc::EDQUOT, libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EROFS];
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let number = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        if number.is_some_and(|number| USED_UP.contains(&number)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// The error as one line. A cause that the message contains already is not repeated.
@@ -138,5 +171,22 @@ mod tests {
         assert_eq!(sentence(&error), "cannot read x: no such thing");
         let error = HostError::Run("a\n  b\n".into());
         assert_eq!(sentence(&error), "a b");
+    }
+
+    #[test]
+    fn what_a_machine_lacks_is_no_fault_of_what_it_ran() {
+        let of = |number| HostError::io("write", "x")(std::io::Error::from_raw_os_error(number));
+        assert!(of(libc::ENOSPC).is_of_machine() && of(libc::ENOMEM).is_of_machine());
+        assert!(!of(libc::ENOENT).is_of_machine());
+        let vm = |error: guardrail_vm::Error| HostError::Vm(error).is_of_machine();
+        assert!(vm(guardrail_vm::Error::NoMirror) && vm(guardrail_vm::Error::DiskFull { path: "x".into() }));
+        assert!(vm(guardrail_vm::Error::Io {
+            doing: "read",
+            path: "x".into(),
+            source: std::io::Error::from_raw_os_error(libc::EMFILE)
+        }));
+        assert!(!vm(guardrail_vm::Error::BadValue("x".into())));
+        assert!(!HostError::Run("the guest hung".into()).is_of_machine());
+        assert_eq!(HostError::Unfit("x".into()).status() as u8, 75);
     }
 }

@@ -1,7 +1,7 @@
 //! Processes that end with this one, and a `guardrail check` in one, for commands that make many runs. No failure of a run can end
 //! the command, and no run outlives it.
 
-use crate::error::HostError;
+use crate::error::{HostError, Status};
 use crate::folders::program;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -29,6 +29,21 @@ fn end_with_parent(command: &mut Command, signal: libc::c_int) {
 pub const BEYOND: Duration = Duration::from_secs(300);
 /// How long a check may take to end in order after a signal.
 pub const GRACE: Duration = Duration::from_secs(20);
+
+/// The environment's name by which a worker asks its check to say with [`Status::Unfit`] that the machine lacks something. For
+/// others that is a failure like any.
+pub const OF_WORKER: &str = "GUARDRAIL_OF_WORKER";
+
+/// Has the check of a command end with [`Status::Unfit`] where this machine lacks something.
+pub fn for_worker(command: &mut Command) {
+    command.env(OF_WORKER, "1");
+}
+
+/// The exit status of this process for an error.
+pub fn status(error: &HostError) -> Status {
+    let of_worker = std::env::var_os(OF_WORKER).is_some_and(|value| !value.is_empty());
+    if of_worker && error.is_of_machine() { Status::Unfit } else { error.status() }
+}
 
 /// The error that a check ended with, or its last line; `None` where it said nothing.
 pub fn last_words(stderr: &str) -> Option<&str> {

@@ -177,6 +177,21 @@ impl Error {
         )
     }
 
+    /// True where this machine lacks something that another may have: the network, space, or a program.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(
+            self,
+            Error::Unreachable { .. }
+                | Error::NoMirror
+                | Error::IndexDate { .. }
+                | Error::Replaced { .. }
+                | Error::DiskFull { .. }
+                | Error::MissingProgram { .. }
+                | Error::BadQemu { .. }
+                | Error::Program { .. }
+        )
+    }
+
     /// Wraps an I/O error; a full disk gets its own kind.
     pub fn io(doing: &'static str, path: &Path, source: io::Error) -> Error {
         if source.raw_os_error() == Some(libc::ENOSPC) || source.raw_os_error() == Some(libc::EDQUOT) {

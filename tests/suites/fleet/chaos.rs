@@ -9,12 +9,15 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The number of workers.
 const WORKERS: u32 = 4;
+/// The most workers that are killed at a time.
+const MOST_AT_ONCE: u64 = 3;
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -39,6 +42,8 @@ pub struct Chaos {
     workers: Vec<Option<Child>>,
     random: u64,
     kills: Vec<String>,
+    /// The workers that the test killed.
+    killed: BTreeSet<u32>,
 }
 
 /// What can be killed.
@@ -71,6 +76,7 @@ impl Chaos {
             workers: Vec::new(),
             random: u64::from(std::process::id()),
             kills: Vec::new(),
+            killed: BTreeSet::new(),
         })
     }
 
@@ -123,12 +129,9 @@ impl Chaos {
         let mut controller = Guard(self.controller()?);
         let mut next = began + self.size.every;
         let status = loop {
+            // A controller that the test killed was replaced at once, so that this one ended by itself.
             if let Some(status) = controller.0.try_wait()? {
-                match status.code() {
-                    Some(0) => break status,
-                    // A server may be away while the controller starts.
-                    _ => controller = Guard(self.controller()?),
-                }
+                break status;
             }
             self.revive()?;
             if Instant::now() > next {
@@ -139,8 +142,10 @@ impl Chaos {
             std::thread::sleep(Duration::from_millis(20));
         };
         let took = began.elapsed().as_secs_f64();
-        ensure(status.success(), || self.said())?;
-        ensure(!self.kills.is_empty(), || "the run was too short for a kill".to_owned())?;
+        ensure(status.success(), || format!("the controller ended with {status}\n{}", self.said()))?;
+        let times = |what: &str| self.kills.iter().filter(|kill| kill.starts_with(what)).count();
+        let enough = times("worker") >= 2 && times("controller") >= 1;
+        ensure(enough, || format!("the run was too short; killed: {}", self.kills.join(", ")))?;
         self.count()?;
         let ideal = (self.size.jobs * self.size.milliseconds) as f64 / 1000.0 / f64::from(WORKERS);
         println!(
@@ -154,16 +159,14 @@ impl Chaos {
         Ok(())
     }
 
-    /// Starts workers of the test again that were killed.
+    /// Starts workers of the test again that it killed. One that ends in any other way fails the test.
     fn revive(&mut self) -> Result<(), Failed> {
         for index in 0..self.workers.len() {
-            let ended = match &mut self.workers[index] {
-                Some(worker) => worker.try_wait()?.is_some(),
-                None => true,
-            };
-            if ended {
-                self.workers[index] = Some(self.worker(index as u32)?);
-            }
+            let Some(worker) = &mut self.workers[index] else { continue };
+            let Some(status) = worker.try_wait()? else { continue };
+            let ours = self.killed.remove(&worker.id()) && status.signal() == Some(libc::SIGKILL);
+            ensure(ours, || format!("worker {index} ended with {status}\n{}", self.said()))?;
+            self.workers[index] = Some(self.worker(index as u32)?);
         }
         Ok(())
     }
@@ -179,19 +182,28 @@ impl Chaos {
             }
             Victim::Controller => {
                 controller.0.kill()?;
-                controller.0.wait()?;
+                let status = controller.0.wait()?;
+                let ours = status.signal() == Some(libc::SIGKILL);
+                // A run may be over in the moment of the kill.
+                ensure(ours || status.success(), || format!("the controller ended with {status}"))?;
                 *controller = Guard(self.controller()?);
                 self.kills.push("controller".to_owned());
             }
             _ => {
-                let workers = self.running_workers();
+                let mut workers = self.running_workers();
                 // In a moment without workers, such as after the controller's start, the next look finds some.
-                if !workers.is_empty() {
-                    let number = self.below(workers.len() as u64) as usize;
-                    // SAFETY: kill takes plain numbers. The process was there a moment ago.
-                    unsafe { libc::kill(workers[number] as i32, libc::SIGKILL) };
-                    self.kills.push("worker".to_owned());
+                if workers.is_empty() {
+                    return Ok(());
                 }
+                let count = 1 + self.below(MOST_AT_ONCE.min(workers.len() as u64));
+                for _ in 0..count {
+                    let number = self.below(workers.len() as u64) as usize;
+                    let worker = workers.swap_remove(number);
+                    // SAFETY: kill takes plain numbers. The process was there a moment ago.
+                    unsafe { libc::kill(worker as i32, libc::SIGKILL) };
+                    self.killed.insert(worker);
+                }
+                self.kills.push(format!("worker ×{count}"));
             }
         }
         Ok(())

@@ -74,12 +74,18 @@ impl Server {
         Ok(server)
     }
 
-    /// Kills the server, and starts it again a moment later.
+    /// Kills the server, starts it again a moment later, and waits until it answers.
     pub fn kill(&mut self) -> Result<(), Failed> {
-        self.child.kill()?;
-        self.child.wait()?;
+        self.end()?;
         std::thread::sleep(Duration::from_millis(300));
         self.child = spawn(&self.command)?;
+        self.wait()
+    }
+
+    /// Kills the server for good.
+    pub fn end(&mut self) -> Result<(), Failed> {
+        self.child.kill()?;
+        self.child.wait()?;
         Ok(())
     }
 

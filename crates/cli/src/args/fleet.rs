@@ -3,8 +3,10 @@
 use crate::args::TableFormat;
 use crate::args::runs::{EachArgs, PlaceArgs};
 use clap::{Args, Subcommand};
+use guardrail_fleet::engine::{OUTAGE, ServerPlan};
 use guardrail_fleet::{EngineKind, RunPlan};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Arguments of `job`.
 #[derive(Debug, Args)]
@@ -51,6 +53,9 @@ pub struct FleetRunArgs {
     /// Try again what failed before
     #[arg(long)]
     pub retry: bool,
+    /// With a NATS server: give up when it was away for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = OUTAGE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub outage: u64,
 }
 
 /// Arguments of `fleet work`.
@@ -65,12 +70,15 @@ pub struct FleetWorkArgs {
     /// With --engine: end after so long without a job, instead of waiting for more
     #[arg(long, value_name = "SECONDS", requires = "engine", value_parser = clap::value_parser!(u64).range(0..=86400))]
     pub idle: Option<u64>,
+    /// With --engine: end when the server was away for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = OUTAGE.as_secs(), requires = "engine", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub outage: u64,
     /// The run of the store [default: the newest]
     #[arg(long, value_name = "ID")]
     pub run: Option<String>,
-    /// This worker's number; one that is started again has the same
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub index: u32,
+    /// This worker's number, which no other worker of the run has; one that is started again has the same
+    #[arg(long, value_name = "N", required_unless_present = "engine")]
+    pub index: Option<u32>,
     /// How many workers there are
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub of: u32,
@@ -116,6 +124,20 @@ impl FleetRunArgs {
             engine: self.engine.clone(),
             workers: self.workers,
             retry: self.retry,
+            outage: Duration::from_secs(self.outage),
         }
+    }
+}
+
+impl FleetWorkArgs {
+    /// The work for a server; `None` where the jobs are in a store.
+    pub fn for_server(&self) -> Option<ServerPlan> {
+        Some(ServerPlan {
+            engine: self.engine.clone()?,
+            store: self.store.clone(),
+            index: self.index.unwrap_or_default(),
+            idle: self.idle.map(Duration::from_secs),
+            outage: Duration::from_secs(self.outage),
+        })
     }
 }

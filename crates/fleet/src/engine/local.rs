@@ -1,8 +1,9 @@
-//! Workers in processes of this machine. They end with the controller, and one that is killed is started again.
+//! Workers in processes of this machine. They end with the controller, and one that is killed is started again. One that is set
+//! aside, since the machine lacks something, is not.
 
 use crate::engine::{Engine, Run};
 use guardrail_host::folders::program;
-use guardrail_host::process::Process;
+use guardrail_host::process::{self, Process};
 use guardrail_host::{HostError, Status};
 use guardrail_vm::OwnedFolder;
 use std::fs;
@@ -25,11 +26,21 @@ pub enum Work {
     Server(String),
 }
 
+/// A place for a worker.
+enum Slot {
+    /// It works.
+    Works(Process),
+    /// Nothing was left for it.
+    Ended,
+    /// It could not compute on this machine, and said this.
+    Aside(String),
+}
+
 /// Processes of this machine.
 pub struct Local {
     folder: OwnedFolder,
     work: Work,
-    workers: Vec<Option<Process>>,
+    workers: Vec<Slot>,
     /// The jobs that were left when a worker ended by itself, and how often that happened since.
     vain: (usize, u32),
 }
@@ -46,6 +57,7 @@ impl Local {
         let mut command = Command::new(program()?);
         command.args(["fleet", "work"]).env("GUARDRAIL_CONFIG", "").env_remove("GUARDRAIL_PROFILE");
         command.arg(format!("--index={index}"));
+        process::for_worker(&mut command);
         match &self.work {
             Work::Store => {
                 command.arg(format!("--run={}", run.id)).arg(format!("--of={}", run.workers));
@@ -65,15 +77,80 @@ impl Local {
     }
 }
 
+impl Local {
+    /// Looks at a worker, and starts it again where it was killed.
+    fn look(&mut self, run: &Run<'_>, index: usize) -> Result<(), HostError> {
+        let Slot::Works(worker) = &mut self.workers[index] else { return Ok(()) };
+        let ended = worker.try_wait().map_err(HostError::io("wait for", "a worker"))?;
+        let Some(code) = ended.map(|status| status.code()) else { return Ok(()) };
+        self.workers[index] = match code {
+            // Others may still compute.
+            Some(code) if code == Status::Clean as i32 => Slot::Ended,
+            Some(code) if code == Status::Unfit as i32 => {
+                let why = self.words(index);
+                run.host.progress.step(&format!("worker {index} is set aside: {why}"));
+                Slot::Aside(why)
+            }
+            code => {
+                if code.is_some() {
+                    self.vainly(run, index)?;
+                }
+                Slot::Works(self.spawn(run, index)?)
+            }
+        };
+        Ok(())
+    }
+
+    /// Counts a worker that ended by itself; an error where that happened too often while nothing moved.
+    fn vainly(&mut self, run: &Run<'_>, index: usize) -> Result<(), HostError> {
+        let (left, times) = self.vain;
+        self.vain = (run.left.len(), if left == run.left.len() { times + 1 } else { 1 });
+        match self.vain.1 > VAIN {
+            true => Err(HostError::Run(format!("workers end at once: {}", self.words(index)))),
+            false => Ok(()),
+        }
+    }
+
+    /// Starts the workers again that ended while jobs are left; an error where all are set aside.
+    fn again(&mut self, run: &Run<'_>) -> Result<(), HostError> {
+        let mut last = String::new();
+        let mut started = false;
+        for index in 0..self.workers.len() {
+            match &self.workers[index] {
+                Slot::Works(_) => started = true,
+                Slot::Aside(why) => last.clone_from(why),
+                Slot::Ended => {
+                    self.workers[index] = Slot::Works(self.spawn(run, index)?);
+                    started = true;
+                }
+            }
+        }
+        match started {
+            true => Ok(()),
+            false => Err(HostError::Run(format!(
+                "all workers of this machine are set aside, and {} jobs are left: {last}",
+                run.left.len()
+            ))),
+        }
+    }
+}
+
+impl Slot {
+    fn process(self) -> Option<Process> {
+        if let Slot::Works(process) = self { Some(process) } else { None }
+    }
+}
+
 impl Engine for Local {
     fn usual_workers(&self) -> u32 {
         std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
     }
 
     fn start(&mut self, run: &mut Run<'_>) -> Result<(), HostError> {
-        self.workers = (0..run.workers as usize).map(|_| None).collect();
-        for index in 0..self.workers.len() {
-            self.workers[index] = Some(self.spawn(run, index)?);
+        self.workers = Vec::new();
+        for index in 0..run.workers as usize {
+            let worker = self.spawn(run, index)?;
+            self.workers.push(Slot::Works(worker));
         }
         Ok(())
     }
@@ -82,38 +159,15 @@ impl Engine for Local {
         let end = Instant::now() + time;
         while Instant::now() < end && !run.host.signals.interrupted() {
             for index in 0..self.workers.len() {
-                let ended = match &mut self.workers[index] {
-                    Some(worker) => worker.try_wait().map_err(HostError::io("wait for", "a worker"))?,
-                    None => continue,
-                };
-                match ended.map(|status| status.code()) {
-                    None => {}
-                    // Nothing is left for it; others may still compute.
-                    Some(Some(code)) if code == Status::Clean as i32 => {
-                        self.workers[index] = None;
-                    }
-                    Some(code) => {
-                        if code.is_some() {
-                            let (left, times) = self.vain;
-                            self.vain = (run.left.len(), if left == run.left.len() { times + 1 } else { 1 });
-                            if self.vain.1 > VAIN {
-                                return Err(HostError::Run(format!(
-                                    "workers end at once: {}",
-                                    self.words(index)
-                                )));
-                            }
-                        }
-                        self.workers[index] = Some(self.spawn(run, index)?);
-                    }
-                }
+                self.look(run, index)?;
             }
             // All have ended, but a result was refused meanwhile: the controller looks.
-            if !self.workers.is_empty() && self.workers.iter().all(Option::is_none) {
+            if !self.workers.is_empty() && !self.workers.iter().any(|slot| matches!(slot, Slot::Works(_))) {
                 run.left.retain(|(key, _)| !run.store.is_over(key));
                 if run.left.is_empty() {
                     return Ok(());
                 }
-                self.start(run)?;
+                self.again(run)?;
             }
             std::thread::sleep(LOOK);
         }
@@ -122,13 +176,13 @@ impl Engine for Local {
 
     fn stop(&mut self, _: &Run<'_>) {
         let end = Instant::now() + GRACE;
-        self.workers.iter().flatten().for_each(Process::interrupt);
-        for worker in self.workers.iter_mut().flatten() {
+        let mut workers: Vec<Process> = self.workers.drain(..).filter_map(Slot::process).collect();
+        workers.iter().for_each(Process::interrupt);
+        for worker in &mut workers {
             while matches!(worker.try_wait(), Ok(None)) && Instant::now() < end {
                 std::thread::sleep(LOOK);
             }
         }
-        // Those that are left are killed.
-        self.workers.clear();
+        // Those that are left are killed when they are dropped.
     }
 }

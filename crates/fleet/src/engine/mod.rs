@@ -4,12 +4,14 @@ pub mod local;
 pub mod nats;
 pub mod slurm;
 
+pub use nats::OUTAGE;
+
 use crate::job::{Job, Key};
 use crate::store::Store;
 use crate::work::Worked;
 use guardrail_host::{Host, HostError};
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -77,27 +79,45 @@ impl fmt::Display for EngineKind {
 }
 
 impl EngineKind {
-    /// The engine, ready to start.
-    pub fn open(&self) -> Result<Box<dyn Engine>, HostError> {
+    /// The engine, ready to start. A server may be away for `outage`.
+    pub fn open(&self, outage: Duration) -> Result<Box<dyn Engine>, HostError> {
         match self {
             EngineKind::Local => Ok(Box::new(local::Local::new(local::Work::Store)?)),
             EngineKind::Slurm => Ok(Box::new(slurm::Slurm::open()?)),
-            EngineKind::Nats(address) => Ok(Box::new(nats::Nats::open(address)?)),
+            EngineKind::Nats(address) => Ok(Box::new(nats::Nats::open(address, outage)?)),
         }
     }
 }
 
-/// Works for a server until it has had no job for `idle`, or without an end.
-pub fn work_for(
-    engine: &EngineKind,
-    store: Option<&Path>,
-    index: u32,
-    idle: Option<Duration>,
-    services: (&Host, &str),
-) -> Result<Worked, HostError> {
-    let (host, build) = services;
+/// How a worker works for a server.
+#[derive(Clone, Debug)]
+pub struct ServerPlan {
+    /// The engine with the server.
+    pub engine: EngineKind,
+    /// A store that the worker looks into first.
+    pub store: Option<PathBuf>,
+    /// The worker's number, for names.
+    pub index: u32,
+    /// How long the worker waits for a job before it ends; without an end where absent.
+    pub idle: Option<Duration>,
+    /// How long the server may be away.
+    pub outage: Duration,
+}
+
+/// Works for a server until it has had no job for a while, or without an end.
+pub fn work_for(plan: &ServerPlan, host: &Host, build: &str) -> Result<Worked, HostError> {
+    let ServerPlan { engine, store, index, idle, outage } = plan;
     match engine {
-        EngineKind::Nats(address) => nats::work(&nats::Worker { address, store, index, idle }, host, build),
+        EngineKind::Nats(address) => {
+            let how = nats::Worker {
+                address,
+                store: store.as_deref(),
+                index: *index,
+                idle: *idle,
+                outage: *outage,
+            };
+            nats::work(&how, host, build)
+        }
         other => Err(HostError::Usage(format!(
             "workers of the engine '{other}' take their jobs from a store; give --store DIR instead of --engine"
         ))),

@@ -4,10 +4,10 @@
 //! is, the store says. An array is found by its name, so that a controller that was killed finds the one it started.
 
 use crate::engine::{Engine, Run};
-use guardrail_host::HostError;
 use guardrail_host::folders::program;
+use guardrail_host::{HostError, Status, process};
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,10 @@ const WORKERS: u32 = 4;
 const QUIET: Duration = Duration::from_secs(30);
 /// How long Slurm's controller may be away when a run begins.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long Slurm's controller may be away while nothing moves.
+const OUTAGE: Duration = Duration::from_secs(600);
+/// How many arrays in a row may end without a result.
+const VAIN: u32 = 5;
 /// The wait before a call is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// What Slurm's commands say where its controller is away.
@@ -25,8 +29,12 @@ const AWAY: [&str; 3] = ["Unable to contact slurm controller", "Connection refus
 /// An engine whose workers are tasks of an array.
 #[derive(Default)]
 pub struct Slurm {
-    /// How many jobs were left when something moved last, and when that was.
+    /// How many jobs were left when something moved last, and when that was or was looked for.
     moved: Option<(usize, Instant)>,
+    /// How many arrays were started since.
+    vain: u32,
+    /// Since when Slurm's controller is away.
+    away: Option<Instant>,
 }
 
 /// Why a command of Slurm failed.
@@ -48,6 +56,37 @@ impl Slurm {
             Err(error) => Err(HostError::io("start", "sbatch")(error)),
         }
     }
+}
+
+impl Slurm {
+    /// Counts an array that ended while jobs are left; an error after too many.
+    fn vainly(&mut self, logs: &Path) -> Result<(), HostError> {
+        self.vain += 1;
+        match self.vain > VAIN {
+            true => Err(HostError::Run(format!(
+                "Slurm's tasks end without a result, {VAIN} arrays in a row; their logs are {}",
+                logs.join("worker-*.log").display()
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Bounds the time without Slurm's controller.
+    fn is_away(&mut self, why: String, now: Instant) -> Result<(), HostError> {
+        let since = *self.away.get_or_insert(now);
+        match now.saturating_duration_since(since) > OUTAGE {
+            true => Err(HostError::Run(format!(
+                "nothing moves, and Slurm's controller was away for {} s: {why}",
+                OUTAGE.as_secs()
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The folder of the logs of a run's workers.
+fn logs(run: &Run<'_>) -> PathBuf {
+    run.store.path().join("runs").join(run.id)
 }
 
 /// The name of a run's arrays.
@@ -89,7 +128,7 @@ fn submit(run: &Run<'_>) -> Result<(), Failed> {
     let program = program().map_err(|error| Failed::Final(error.to_string()))?;
     let script = script(&program, run.store.path(), run.id, run.workers);
     let last = run.workers.saturating_sub(1);
-    let log = run.store.path().join("runs").join(run.id).join("worker-").display().to_string();
+    let log = logs(run).join("worker-").display().to_string();
     let arguments = [
         "--parsable".to_owned(),
         "--requeue".to_owned(),
@@ -102,19 +141,26 @@ fn submit(run: &Run<'_>) -> Result<(), Failed> {
     call("sbatch", &arguments, &script).map(drop)
 }
 
-/// The script of a task: a worker that is killed is started again, and goes on with the job that it had.
+/// The script of a task: a worker that is killed is started again, and goes on with the job that it had. One that was
+/// interrupted, is of no use, or is set aside ends the task, and so does one that ends at once 50 times in a row.
 fn script(program: &Path, store: &Path, run: &str, workers: u32) -> String {
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
     let (program, store) = (quoted(program), quoted(store));
+    let [usage, unfit, interrupted] = [Status::Usage, Status::Unfit, Status::Interrupted].map(|of| of as u8);
+    let of_worker = process::OF_WORKER;
     format!(
         "#!/bin/sh\n\
-         export GUARDRAIL_CONFIG=\n\
+         export GUARDRAIL_CONFIG= {of_worker}=1\n\
          times=0\n\
+         began=$(date +%s)\n\
          until {program} fleet work --store {store} --run {run} --of {workers} --index \"$SLURM_ARRAY_TASK_ID\"; do\n\
          \tstatus=$?\n\
-         \tif [ $status = 2 ] || [ $status = 130 ]; then exit $status; fi\n\
+         \tcase $status in {usage} | {unfit} | {interrupted}) exit $status ;; esac\n\
+         \tnow=$(date +%s)\n\
+         \tif [ $((now - began)) -gt 10 ]; then times=0; fi\n\
+         \tbegan=$now\n\
          \ttimes=$((times + 1))\n\
-         \tif [ $times = 1000 ]; then exit 1; fi\n\
+         \tif [ $times = 50 ]; then exit 1; fi\n\
          \tsleep 0.2\n\
          done\n"
     )
@@ -145,15 +191,27 @@ impl Engine for Slurm {
         std::thread::sleep(time);
         let (left, since) = self.moved.unwrap_or((usize::MAX, Instant::now()));
         if run.left.len() < left {
-            self.moved = Some((run.left.len(), Instant::now()));
+            *self = Slurm { moved: Some((run.left.len(), Instant::now())), ..Slurm::default() };
             return Ok(());
         }
         if since.elapsed() < QUIET {
             return Ok(());
         }
         self.moved = Some((left, Instant::now()));
-        match has_tasks(run).and_then(|has| if has { Ok(()) } else { submit(run) }) {
-            Ok(()) | Err(Failed::Away(_)) => Ok(()),
+        let again = match has_tasks(run) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.vainly(&logs(run))?;
+                submit(run)
+            }
+            Err(failed) => Err(failed),
+        };
+        match again {
+            Ok(()) => {
+                self.away = None;
+                Ok(())
+            }
+            Err(Failed::Away(why)) => self.is_away(why, Instant::now()),
             Err(Failed::Final(why)) => Err(HostError::Run(why)),
         }
     }
@@ -208,5 +266,25 @@ mod tests {
         };
         assert_eq!(of(0), (Some(0), 3));
         assert_eq!(of(2), (Some(2), 3));
+        // The machine lacks something.
+        assert_eq!(of(75), (Some(75), 3));
+    }
+
+    #[test]
+    fn tasks_that_end_at_once_end_the_run() {
+        let mut slurm = Slurm::default();
+        let folder = Path::new("/store/runs/1");
+        (0..VAIN).for_each(|_| slurm.vainly(folder).unwrap());
+        let error = slurm.vainly(folder).unwrap_err().to_string();
+        assert!(error.ends_with("their logs are /store/runs/1/worker-*.log"), "{error}");
+    }
+
+    #[test]
+    fn a_controller_that_stays_away_ends_the_run() {
+        let (mut slurm, now) = (Slurm::default(), Instant::now());
+        slurm.is_away("x".to_owned(), now).unwrap();
+        slurm.is_away("x".to_owned(), now + OUTAGE).unwrap();
+        let error = slurm.is_away("refused".to_owned(), now + OUTAGE + QUIET).unwrap_err().to_string();
+        assert!(error.ends_with("was away for 600 s: refused"), "{error}");
     }
 }

@@ -366,8 +366,9 @@ fn share_device(shared: &mut Option<Device>, wanted: Option<Device>, first: &str
     Ok(())
 }
 
-/// A script beside a module file that exercises it: `workload.sh`, or that name after the module's name.
-fn own_workload(module: &Path) -> Option<PathBuf> {
+/// A script beside a module file that exercises it: `workload.sh`, or that name after the module's name. `None`
+/// where the folder has neither.
+pub fn own_workload(module: &Path) -> Option<PathBuf> {
     let folder = module.parent()?;
     let own = format!("{}.workload.sh", module.file_stem()?.to_str()?);
     [folder.join(own), folder.join("workload.sh")].into_iter().find(|path| path.is_file())

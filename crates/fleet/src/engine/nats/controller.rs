@@ -1,17 +1,19 @@
 //! The controller's side of a server: it sends jobs, stores results, and sends again what was lost.
 
+use crate::attempt::Attempt;
 use crate::claims::LOST;
 use crate::engine::local::{Local, Work};
+use crate::engine::nats::inbox::Inbox;
 use crate::engine::nats::link::{Link, unpack};
-use crate::engine::nats::{ACK_WAIT, Failure, JOBS, MAX_AGE, RESULTS};
+use crate::engine::nats::{ACK_WAIT, Failure, JOBS, MAX_AGE, RESULTS, build_word, subject};
 use crate::engine::{Engine, Run};
 use crate::job::{Job, Key};
 use crate::outcome::{MOST_BODY, Outcome};
 use crate::store::Store;
+use crate::unfit::Unfit;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::Stream;
-use futures_util::StreamExt;
 use guardrail_host::error::sentence;
 use guardrail_host::{Host, HostError};
 use std::collections::HashMap;
@@ -19,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// How many jobs are sent before their receipts are waited for.
 const BATCH: usize = 200;
-/// How many results are taken at a time.
-const RESULTS_AT_ONCE: usize = 100;
 /// The shortest and the longest wait for results.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(200);
@@ -28,6 +28,8 @@ const LONGEST: Duration = Duration::from_millis(200);
 const WRITERS: usize = 8;
 /// The time without a result after which the controller looks for what was lost.
 const QUIET: Duration = Duration::from_secs(4);
+/// How long a controller that ends fetches what is there.
+const LAST: Duration = Duration::from_secs(10);
 /// The time after which the server sends a result again that the controller did not acknowledge.
 const STORE_WAIT: Duration = Duration::from_secs(5);
 
@@ -36,13 +38,20 @@ pub struct Nats {
     address: String,
     link: Link,
     streams: Option<Streams>,
+    inbox: Inbox,
     jobs: HashMap<Key, Job>,
     local: Option<Local>,
     /// When something came last, or was looked for.
     quiet: Instant,
+    /// Since when the server is away.
+    away: Option<Instant>,
+    /// Whether it was said that no worker asks for jobs.
+    alone: bool,
 }
 
 struct Streams {
+    /// The word of the jobs' build in subjects.
+    build: String,
     queue: String,
     jobs: Stream,
     results: Stream,
@@ -51,24 +60,29 @@ struct Streams {
 
 impl Nats {
     /// Connects to a server.
-    pub fn open(address: &str) -> Result<Nats, HostError> {
-        let link = Link::open(address, "controller")?;
+    pub fn open(address: &str, outage: Duration) -> Result<Nats, HostError> {
+        let link = Link::open(address, "controller", outage)?;
         Ok(Nats {
             address: address.to_owned(),
             link,
             streams: None,
+            inbox: Inbox::default(),
             jobs: HashMap::new(),
             local: None,
             quiet: Instant::now(),
+            away: None,
+            alone: false,
         })
     }
 
     /// The streams of a run, made where the server has none.
     fn attach(&mut self, run: &Run<'_>) -> Result<(), HostError> {
         let queue = format!("{}-{}", run.store.id(), run.id);
+        // All jobs of a run have one build.
+        let build = build_word(run.left.first().map_or("", |(_, job)| &job.build));
         let (jobs, results) = self.link.streams()?;
         // The workers' consumer is there before the first job, so that its limit of deliveries holds for all.
-        self.link.workers(&jobs)?;
+        self.link.workers(&jobs, &build)?;
         let config = pull::Config {
             durable_name: Some(queue.clone()),
             ack_policy: AckPolicy::Explicit,
@@ -79,7 +93,7 @@ impl Nats {
             ..pull::Config::default()
         };
         let inbox = self.link.consumer(&results, &queue, config)?;
-        self.streams = Some(Streams { queue, jobs, results, inbox });
+        self.streams = Some(Streams { build, queue, jobs, results, inbox });
         Ok(())
     }
 
@@ -92,7 +106,7 @@ impl Nats {
                 .iter()
                 .map(|(key, job)| {
                     let bytes = serde_json::to_vec(job).map_err(|error| HostError::Run(error.to_string()))?;
-                    Ok((format!("{}.{}.{key}", JOBS.1, streams.queue), bytes))
+                    Ok((subject(&streams.build, &streams.queue, key), bytes))
                 })
                 .collect::<Result<_, HostError>>()?;
             let sent = self.link.persist(host, "send jobs to the NATS server", async || {
@@ -116,24 +130,15 @@ impl Nats {
         Ok(there)
     }
 
-    /// Takes results for about so long; false where the server is away.
-    fn take(&mut self, run: &Run<'_>, time: Duration) -> Result<bool, HostError> {
-        let Some(streams) = &self.streams else { return Ok(false) };
-        let fetch = async {
-            let batch = streams.inbox.batch().max_messages(RESULTS_AT_ONCE).expires(time).messages().await;
-            let mut batch = batch.map_err(|error| sentence(&error))?;
-            // The first one is waited for, and the others only if they are there.
-            let mut messages = Vec::new();
-            while let Some(message) = batch.next().await {
-                messages.push(message.map_err(|error| error.to_string())?);
-            }
-            Ok::<_, String>(messages)
+    /// Takes results for about so long, and returns their number; `None` where the server is away.
+    fn take(&mut self, run: &Run<'_>, time: Duration) -> Result<Option<usize>, HostError> {
+        let Some(streams) = &self.streams else { return Ok(None) };
+        let Ok(messages) = self.inbox.take(&self.link, &streams.inbox, time) else {
+            return self.is_away(Instant::now()).map(|()| None);
         };
-        let Some(Ok(messages)) = self.link.within(time + Duration::from_secs(3), fetch) else {
-            return Ok(false);
-        };
+        self.away = None;
         if messages.is_empty() {
-            return Ok(true);
+            return Ok(Some(0));
         }
         self.quiet = Instant::now();
         let forgotten = self.keep(run, &messages)?;
@@ -145,7 +150,20 @@ impl Nats {
             }
         };
         let _ = self.link.within(STORE_WAIT, acknowledge);
-        Ok(true)
+        Ok(Some(messages.len()))
+    }
+
+    /// Bounds the time without the server.
+    fn is_away(&mut self, now: Instant) -> Result<(), HostError> {
+        let since = *self.away.get_or_insert(now);
+        match now.saturating_duration_since(since) > self.link.outage() {
+            true => Err(HostError::Run(format!(
+                "the NATS server at {} was away for {} s; what it has stays there, and the same command goes on",
+                self.address,
+                self.link.outage().as_secs()
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Stores what messages have, several at a time, since each waits for the disk. Returns jobs that are set aside.
@@ -176,7 +194,7 @@ impl Nats {
     /// Takes a job from the server.
     fn forget(&self, key: &Key) {
         if let Some(streams) = &self.streams {
-            let subject = format!("{}.{}.{key}", JOBS.1, streams.queue);
+            let subject = subject(&streams.build, &streams.queue, key);
             let _ = self.link.within(STORE_WAIT, async { streams.jobs.purge().filter(subject).await });
         }
     }
@@ -198,9 +216,13 @@ impl Nats {
             return Ok(());
         }
         run.left.retain(|(key, _)| !run.store.is_over(key));
-        let workers = self.link.workers(&streams.jobs)?;
+        let Ok(workers) = self.link.workers(&streams.jobs, &streams.build) else { return Ok(()) };
         let Some(Ok(info)) = self.link.within(STORE_WAIT, workers.get_info()) else { return Ok(()) };
         let idle = info.num_pending == 0 && info.num_ack_pending == 0;
+        let alone = info.num_pending > 0 && info.num_ack_pending == 0 && info.num_waiting == 0;
+        if alone && !std::mem::replace(&mut self.alone, alone) {
+            run.host.progress.step("no worker of this build asks the NATS server for jobs");
+        }
         // What is in the stream is on its way, unless nobody gets it any more.
         if messages >= run.left.len() as u64 && !idle {
             return Ok(());
@@ -216,7 +238,7 @@ impl Nats {
             let Some(job) = self.jobs.get(&key) else { continue };
             self.forget(&key);
             let log = format!("{LOST} workers got it and returned nothing, or the server lost it");
-            if !run.store.fail(&key, job, &log)? {
+            if !run.store.fail(&key, job, &Attempt::begin(), &log)? {
                 anew.push((key, job.clone()));
             }
         }
@@ -253,10 +275,17 @@ fn keep(store: &Store, jobs: &HashMap<Key, Job>, subject: &str, payload: &[u8]) 
             Err(why) => Ok(Kept::Strange(why)),
         };
     }
+    if subject.ends_with(".unfit") {
+        return match serde_json::from_slice::<Unfit>(payload) {
+            Ok(unfit) => store.note_unfit(&unfit).map(|()| Kept::Stored),
+            Err(error) => Ok(Kept::Strange(error.to_string())),
+        };
+    }
     match serde_json::from_slice::<Failure>(payload) {
-        Ok(Failure { key, worker, log }) => match jobs.get(&key) {
+        Ok(Failure { key, attempt, worker, log }) => match jobs.get(&key) {
             Some(job) => {
-                let aside = store.fail(&key, job, &format!("on {worker}:\n{log}"))?;
+                // A controller that was killed may have noted this attempt before.
+                let aside = store.fail(&key, job, &attempt, &format!("on {worker}:\n{log}"))?;
                 Ok(if aside { Kept::Aside(key) } else { Kept::Stored })
             }
             None => Ok(stranger()),
@@ -294,8 +323,11 @@ impl Engine for Nats {
             if left.is_zero() {
                 break;
             }
-            if !self.take(run, left.clamp(SHORTEST, LONGEST))? {
-                std::thread::sleep(left);
+            if self.take(run, left.clamp(SHORTEST, LONGEST))?.is_none() {
+                std::thread::sleep(left.min(LONGEST));
+            }
+            if run.host.signals.interrupted() {
+                return Ok(());
             }
         }
         if let Some(local) = &mut self.local {
@@ -313,13 +345,23 @@ impl Engine for Nats {
         }
         let Some(streams) = &self.streams else { return };
         // The store knows what is left, so that the server need not.
-        let subject = format!("{}.{}.>", JOBS.1, streams.queue);
-        let purge = async {
-            let _ = streams.jobs.purge().filter(subject).await;
-            let _ = streams.results.delete_consumer(&streams.queue).await;
-            let _ = streams.results.purge().filter(format!("{}.{}.>", RESULTS.1, streams.queue)).await;
-        };
-        let _ = self.link.within(STORE_WAIT, purge);
+        let jobs = format!("{}.{}.{}.>", JOBS.1, streams.build, streams.queue);
+        if self.link.within(STORE_WAIT, async { streams.jobs.purge().filter(jobs).await }).is_none() {
+            return;
+        }
+        // What was computed is fetched. What comes later, or does not fit into the time, stays for the run that goes on.
+        let is_over = || run.left.iter().all(|(key, _)| run.store.is_over(key));
+        let end = Instant::now() + LAST;
+        while !is_over() && Instant::now() < end && matches!(self.take(run, LONGEST), Ok(Some(1..))) {}
+        let Some(streams) = &self.streams else { return };
+        if is_over() {
+            let results = format!("{}.{}.>", RESULTS.1, streams.queue);
+            let purge = async {
+                let _ = streams.results.delete_consumer(&streams.queue).await;
+                let _ = streams.results.purge().filter(results).await;
+            };
+            let _ = self.link.within(STORE_WAIT, purge);
+        }
     }
 }
 
@@ -348,11 +390,22 @@ mod tests {
         assert!(matches!(keep("x.done", b"\0"), Kept::Strange(_)));
         assert!(matches!(keep("x.done", &of(job.key())), Kept::Stored) && store.has(&job.key()));
         assert!(matches!(keep("x.done", &of(job.key())), Kept::Stored));
-        let failure = Failure { key: job.key(), worker: "w".to_owned(), log: "error: x".to_owned() };
-        let failure = serde_json::to_vec(&failure).unwrap();
-        assert!(matches!(keep("x.failed", &failure), Kept::Stored));
-        assert!(matches!(keep("x.failed", &failure), Kept::Stored));
-        assert!(matches!(keep("x.failed", &failure), Kept::Aside(key) if key == job.key()));
+        let failure = || {
+            let (attempt, log) = (Attempt::begin(), "error: x".to_owned());
+            serde_json::to_vec(&Failure { key: job.key(), attempt, worker: "w".to_owned(), log }).unwrap()
+        };
+        // A failure that comes again, after a controller was killed, counts once.
+        let first = failure();
+        for _ in 0..5 {
+            assert!(matches!(keep("x.failed", &first), Kept::Stored));
+        }
+        assert_eq!(store.failures(&job.key()), 1);
+        assert!(matches!(keep("x.failed", &failure()), Kept::Stored));
+        assert!(matches!(keep("x.failed", &failure()), Kept::Aside(key) if key == job.key()));
+        let unfit = crate::unfit::Row::default().more("w", "no space");
+        assert!(matches!(keep("x.unfit", &serde_json::to_vec(&unfit).unwrap()), Kept::Stored));
+        assert!(matches!(keep("x.unfit", b"{}"), Kept::Strange(_)));
+        assert_eq!(store.unfit(), [unfit]);
         assert!(matches!(keep("x.failed", b"{}"), Kept::Strange(_)));
     }
 }

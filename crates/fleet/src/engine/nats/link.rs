@@ -1,9 +1,10 @@
 //! The connection to the server. It reconnects by itself, and calls are tried again until the server has been away too long.
 
-use crate::engine::nats::{ACK_WAIT, JOBS, MAX_AGE, RESULTS, WORKERS};
+use crate::engine::nats::{ACK_WAIT, JOBS, MAX_AGE, PROGRESS, RESULTS, WORKERS};
+use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType, Stream};
-use async_nats::jetstream::{self, Context};
+use async_nats::jetstream::{self, AckKind, Context, Message};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use guardrail_host::error::sentence;
 use guardrail_host::{Host, HostError};
@@ -17,10 +18,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// How long the server may be away.
-pub const OUTAGE: Duration = Duration::from_secs(600);
 /// The longest time of one call.
 pub const CALL: Duration = Duration::from_secs(10);
+/// How long a call may go on after the user interrupted it.
+pub const CALL_LAST: Duration = Duration::from_secs(2);
 /// The most bytes of the line by which a server introduces itself.
 const MAX_INFO: u64 = 64 << 10;
 /// The time between two looks at the connection while an answer is waited for.
@@ -32,13 +33,36 @@ const RECONNECT: Duration = Duration::from_secs(2);
 /// The environment's name for a user and a password, `USER:PASSWORD`, which a command line would show to others.
 const CREDENTIALS: &str = "GUARDRAIL_NATS_CREDENTIALS";
 
-/// A connection, and the thread's runtime that drives it: it lives only inside of [`Link::block`] and [`Link::pump`].
+/// A connection, and the runtime whose thread drives it.
 pub struct Link {
     runtime: Runtime,
     client: Client,
     context: Context,
     address: String,
     connected: Connected,
+    outage: Duration,
+}
+
+/// Says to the server that a job is being worked on, until this is dropped.
+pub struct Beats(JoinHandle<()>);
+
+impl Beats {
+    /// Begins in the runtime, for at most so long: a job that hangs goes to another worker some time.
+    pub fn begin(message: &Message, longest: Duration) -> Beats {
+        let (message, end) = (message.clone(), Instant::now() + longest);
+        Beats(tokio::spawn(async move {
+            while Instant::now() < end {
+                sleep(PROGRESS).await;
+                let _ = timeout(PROGRESS, message.ack_with(AckKind::Progress)).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Beats {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// How often the connection was made. What waits for an answer of a server that was killed waits in vain.
@@ -46,6 +70,11 @@ pub struct Link {
 pub struct Connected(Arc<AtomicU64>);
 
 impl Connected {
+    /// The number of connections so far.
+    pub fn count(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+
     /// Runs a future for at most so long, and not longer than the connection lasts; `None` where it did not end.
     pub async fn attempt<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let (before, end) = (self.0.load(SeqCst), Instant::now() + limit);
@@ -79,9 +108,11 @@ fn refuse_tls(address: &str) -> Result<(), HostError> {
 }
 
 impl Link {
-    /// Connects. A server that is away now is an error; one that goes away later is waited for.
-    pub fn open(address: &str, name: &str) -> Result<Link, HostError> {
-        let runtime = Builder::new_current_thread()
+    /// Connects. A server that is away now is an error; one that goes away later is waited for, for `outage` at most.
+    pub fn open(address: &str, name: &str, outage: Duration) -> Result<Link, HostError> {
+        // The thread of its own keeps the connection while this one computes, fetches or waits for a disk.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
             .enable_all()
             .build()
             .map_err(HostError::io("start", "a runtime"))?;
@@ -119,7 +150,17 @@ impl Link {
         })?;
         // It starts a task of its own.
         let context = runtime.block_on(async { jetstream::new(client.clone()) });
-        Ok(Link { runtime, client, context, address: address.to_owned(), connected })
+        Ok(Link { runtime, client, context, address: address.to_owned(), connected, outage })
+    }
+
+    /// Whether the connection stands, as far as this side knows.
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// How long the server may be away.
+    pub fn outage(&self) -> Duration {
+        self.outage
     }
 
     /// The streams.
@@ -142,7 +183,7 @@ impl Link {
         self.runtime.block_on(future)
     }
 
-    /// Lets a future run beside others, whenever the connection is driven.
+    /// Lets a future run beside others.
     pub fn spawn<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -156,11 +197,6 @@ impl Link {
         self.runtime.block_on(async { timeout(limit, future).await.ok() })
     }
 
-    /// Lets the connection answer the server; needed several times a minute while nothing else is done with it.
-    pub fn pump(&self) {
-        self.runtime.block_on(async { sleep(Duration::from_millis(1)).await });
-    }
-
     /// Tries a call until it succeeds, for as long as the server may be away.
     pub fn persist<T>(
         &self,
@@ -168,10 +204,13 @@ impl Link {
         doing: &str,
         mut call: impl AsyncFnMut() -> Result<T, String>,
     ) -> Result<T, HostError> {
-        let end = Instant::now() + OUTAGE;
+        let end = Instant::now() + self.outage;
         self.block(async {
             loop {
-                let why = match self.connected.attempt(CALL, call()).await {
+                let Some(called) = until(host, CALL_LAST, self.connected.attempt(CALL, call())).await else {
+                    return Err(HostError::Interrupted);
+                };
+                let why = match called {
                     Some(Ok(done)) => return Ok(done),
                     Some(Err(why)) => why,
                     None => "it does not answer".to_owned(),
@@ -215,10 +254,13 @@ impl Link {
         })
     }
 
-    /// The consumer that all workers share.
-    pub fn workers(&self, jobs: &Stream) -> Result<PullConsumer, HostError> {
+    /// The consumer that all workers of a build share; `build` is its word in subjects.
+    pub fn workers(&self, jobs: &Stream, build: &str) -> Result<PullConsumer, HostError> {
+        let name = format!("{WORKERS}-{build}");
         let config = pull::Config {
-            durable_name: Some(WORKERS.to_owned()),
+            durable_name: Some(name.clone()),
+            filter_subject: format!("{}.{build}.>", JOBS.1),
+            inactive_threshold: MAX_AGE,
             ack_policy: AckPolicy::Explicit,
             ack_wait: ACK_WAIT,
             max_deliver: i64::from(crate::claims::LOST),
@@ -226,7 +268,7 @@ impl Link {
             max_waiting: 100_000,
             ..pull::Config::default()
         };
-        self.consumer(jobs, WORKERS, config)
+        self.consumer(jobs, &name, config)
     }
 
     /// A consumer, made where the server has none.
@@ -237,6 +279,20 @@ impl Link {
             .map_err(|why| {
                 HostError::Run(format!("the NATS server at {} gives no consumer: {why}", self.address))
             })
+    }
+}
+
+/// Waits for a future until the user interrupts, and for `grace` longer; `None` where it does not end by then.
+pub async fn until<T>(host: &Host, grace: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut asked = None;
+    loop {
+        if let Ok(done) = timeout(GLANCE, &mut future).await {
+            return Some(done);
+        }
+        if host.signals.interrupted() && asked.get_or_insert_with(Instant::now).elapsed() >= grace {
+            return None;
+        }
     }
 }
 
@@ -273,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_there_is_one_sentence() {
-        let error = Link::open("nats://127.0.0.1:1", "test").err().unwrap().to_string();
+        let error = Link::open("nats://127.0.0.1:1", "test", CALL).err().unwrap().to_string();
         assert!(error.starts_with("no NATS server answers at nats://127.0.0.1:1: "), "{error}");
         assert!(!error.contains('\n'));
     }
@@ -292,5 +348,54 @@ mod tests {
         assert!(opened("INFO {\"tls_required\": true}\r\n").contains("requires TLS, which this build lacks"));
         assert_eq!(opened("INFO {\"tls_required\":false}\r\n"), "ok");
         assert_eq!(opened(""), "ok");
+    }
+
+    /// A server that only listens: it keeps the connection, and passes on each line that it gets.
+    fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("nats://{}", listener.local_addr().unwrap());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let info = "INFO {\"server_id\":\"x\",\"version\":\"2.9.0\",\"max_payload\":1048576,\"headers\":true}\r\n";
+            for stream in listener.incoming().flatten() {
+                let (mut answers, sender) = (stream.try_clone().unwrap(), sender.clone());
+                std::thread::spawn(move || {
+                    let _ = answers.write_all(info.as_bytes());
+                    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                        if line.starts_with("PING") {
+                            let _ = answers.write_all(b"PONG\r\n");
+                        }
+                        let _ = sender.send(line);
+                    }
+                });
+            }
+        });
+        (address, receiver)
+    }
+
+    #[test]
+    fn a_job_is_kept_while_the_thread_is_busy_elsewhere_and_not_afterwards() {
+        let (address, lines) = listener();
+        let link = Link::open(&address, "test", CALL).unwrap();
+        let message = async_nats::Message {
+            subject: "x".into(),
+            reply: Some("$JS.ACK.test".into()),
+            payload: Default::default(),
+            headers: None,
+            status: None,
+            description: None,
+            length: 0,
+        };
+        let message = Message { message, context: link.context().clone() };
+        let beats = link.block(async { Beats::begin(&message, CALL) });
+        // As a worker that fetches a kernel.
+        std::thread::sleep(3 * PROGRESS);
+        drop(beats);
+        std::thread::sleep(Duration::from_millis(200));
+        let words = || lines.try_iter().filter(|line| line == "+WPI").count();
+        let first = words();
+        assert!((2..=3).contains(&first), "{first} words in the time of three");
+        std::thread::sleep(2 * PROGRESS);
+        assert_eq!(words(), 0);
     }
 }

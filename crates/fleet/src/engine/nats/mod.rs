@@ -1,7 +1,9 @@
 //! Workers beside a NATS server: jobs go out by a stream, and results come back by another.
 //!
-//! - `guardrail.jobs.QUEUE.KEY`: a job, as JSON. The stream keeps it until a worker has acknowledged it, and has each job once.
-//! - `guardrail.results.QUEUE.done` and `.failed`: results, compressed, and logs. They are there until the controller stored them.
+//! - `guardrail-2.jobs.BUILD.QUEUE.KEY`: a job, as JSON. The stream keeps it until a worker has acknowledged it, and has each
+//!   job once. A worker has the consumer of its build, so that it gets no job of another one.
+//! - `guardrail-2.results.QUEUE.done`, `.failed` and `.unfit`: results, compressed, logs, and what machines lack. They are
+//!   there until the controller stored them.
 //!
 //! A worker sends its result, waits until the server has it, and acknowledges the job afterwards. Results go through the server,
 //! not through a shared folder: a worker then needs one address and nothing else, and the controller alone writes to the
@@ -10,21 +12,28 @@
 //! A queue is a store's id with a run's, so that several controllers can share a server.
 
 mod controller;
+mod inbox;
 mod link;
 mod worker;
 
 pub use controller::Nats;
 pub use worker::{Worker, work};
 
+use crate::canonical::digest;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The stream of jobs, and the beginning of its subjects.
-const JOBS: (&str, &str) = ("GUARDRAIL_JOBS", "guardrail.jobs");
+/// The stream of jobs, and the beginning of its subjects. Their number changes with the subjects: an earlier program's stream
+/// has a consumer for all of it, beside which a server takes none for a part.
+const JOBS: (&str, &str) = ("GUARDRAIL_2_JOBS", "guardrail-2.jobs");
 /// The stream of results, and the beginning of its subjects.
-const RESULTS: (&str, &str) = ("GUARDRAIL_RESULTS", "guardrail.results");
-/// The consumer that all workers share.
+const RESULTS: (&str, &str) = ("GUARDRAIL_2_RESULTS", "guardrail-2.results");
+/// The beginning of the names of the consumers that workers of a build share.
 const WORKERS: &str = "workers";
+/// The digits of a digest that stand for a build in subjects.
+const BUILD_DIGITS: usize = 16;
+/// How long a server may be away, unless the user says otherwise.
+pub const OUTAGE: Duration = Duration::from_secs(600);
 /// The time after which a job goes to another worker, unless the first says that it still works.
 const ACK_WAIT: Duration = Duration::from_secs(5);
 /// The time between two such words.
@@ -37,8 +46,19 @@ const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 #[serde(deny_unknown_fields)]
 struct Failure {
     key: crate::Key,
+    attempt: crate::Attempt,
     worker: String,
     log: String,
+}
+
+/// A build as a word of a subject.
+fn build_word(build: &str) -> String {
+    digest(&[build.as_bytes()])[..BUILD_DIGITS].to_owned()
+}
+
+/// The subject of a job.
+fn subject(build: &str, queue: &str, key: &crate::Key) -> String {
+    format!("{}.{build}.{queue}.{key}", JOBS.1)
 }
 
 /// Checks an address: `nats://HOST` or `nats://HOST:PORT`.
