@@ -241,7 +241,7 @@ fn guest(place: &Place, tried: &[Tried], guarded: bool) -> Result<String, Failed
     let workload = folder.path().join("workload.sh");
     std::fs::write(&workload, WORKLOAD)?;
     let request =
-        Request { driver: FIRST, more: &[], kernel: place.kernel, device: None, workload: workload.to_str() };
+        Request { driver: FIRST, kernel: place.kernel, workload: workload.to_str(), ..Request::default() };
     let mut prepared = Prepared::new(&place.packages, &Parser::here(), request, &mut |_| {})?;
     let mut options = Options::new(folder.path());
     if guarded {
