@@ -235,11 +235,10 @@ fn run_with(
     let script = parts.iter().map(std::fs::read_to_string).collect::<Result<String, _>>()?;
     let request = Request {
         driver: driver.stock,
-        more: &[],
         kernel,
-        device: driver.device,
-        // Its guest has programs and modules for a file system.
+        device: driver.device, // Its guest has programs and modules for a file system.
         workload: Some("bench-postmark"),
+        ..Request::default()
     };
     let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     prepared.workload.script = script;

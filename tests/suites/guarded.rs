@@ -281,7 +281,8 @@ fn work(
     let workshop = Workshop::of(&packages, kernel)?;
     let guarded = drivers.iter().map(|driver| guard(&workshop, driver, folder.path()));
     let guarded = guarded.collect::<Result<Vec<_>, _>>()?;
-    let request = Request { driver: &guarded[0], more: &guarded[1..], kernel, device: None, workload };
+    let request =
+        Request { driver: &guarded[0], more: &guarded[1..], kernel, workload, ..Request::default() };
     let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     guard_needed(&workshop, needed, &mut prepared.plan)?;
     let last = prepared.more.last_mut().map_or(&mut prepared.workload, |last| &mut last.workload);
@@ -399,7 +400,7 @@ fn completes(
     options: Options,
 ) -> Result<(), Failed> {
     let workload = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/guarded/{workload}.sh"));
-    let request = Request { driver, more: &[], kernel, device: None, workload: workload.to_str() };
+    let request = Request { driver, kernel, workload: workload.to_str(), ..Request::default() };
     let prepared = Prepared::new(packages, &Parser::here(), request, &mut |_| {})?;
     let ran = guardrail_tests::unwatched(&prepared, options, 300)?;
     let harm: Vec<String> = harm(&ran).collect();

@@ -116,7 +116,7 @@ fn with_another() -> Result<(), Failed> {
             let mut frames = finding["stack"].as_array().into_iter().flatten();
             finding["kind"] == kind && frames.any(|frame| frame["location"]["line"].as_u64() == line(mark))
         };
-        ensure(findings(report).any(|finding| named(finding)), || format!("{kind}: {}", both.said()))?;
+        ensure(findings(report).any(named), || format!("{kind}: {}", both.said()))?;
     }
     let modules = |race: &serde_json::Value| {
         [&race["stack"], &race["other"]["stack"]].map(|stack| stack[0]["module"].clone())

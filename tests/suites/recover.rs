@@ -230,7 +230,7 @@ fn recovers(kernel: &str, fault: &Fault) -> Result<(), Failed> {
     let shared = ["../../../guest/workloads/device.sh", "recovery.sh"];
     let parts = shared.iter().chain(own).map(|part| root.join("fixtures/guarded").join(part));
     std::fs::write(&workload, parts.map(std::fs::read_to_string).collect::<Result<Vec<_>, _>>()?.concat())?;
-    let request = Request { driver: &driver, more: &[], kernel, device: None, workload: workload.to_str() };
+    let request = Request { driver: &driver, kernel, workload: workload.to_str(), ..Request::default() };
     let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let modules = &workshop.modules;
     for name in companions(fault.driver) {

@@ -104,10 +104,9 @@ fn guest(kernel: &str, script: &str, qemu: &[&str]) -> Result<Ran, Failed> {
     std::fs::write(&workload, script)?;
     let request = Request {
         driver: tests.to_str().ok_or("a plain path")?,
-        more: &[],
         kernel,
-        device: None,
         workload: workload.to_str(),
+        ..Request::default()
     };
     let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let mut options = Options::new(folder.path());

@@ -173,8 +173,13 @@ fn rolls_back(kernel: &str, subject: &Subject) -> Result<(), Failed> {
     let shared = ["../../../guest/workloads/device.sh", "recovery.sh", "transaction.sh"];
     let parts = shared.iter().chain(subject.parts).map(|part| root.join("fixtures/guarded").join(part));
     std::fs::write(&workload, parts.map(std::fs::read_to_string).collect::<Result<Vec<_>, _>>()?.concat())?;
-    let request =
-        Request { driver: &guarded, more: &[], kernel, device: subject.device, workload: workload.to_str() };
+    let request = Request {
+        driver: &guarded,
+        kernel,
+        device: subject.device,
+        workload: workload.to_str(),
+        ..Request::default()
+    };
     let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let mut options = Options::new(folder.path());
     options.kernel_arguments = vec!["loglevel=7".to_owned(), "log_buf_len=8M".to_owned()];

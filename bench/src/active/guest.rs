@@ -79,10 +79,10 @@ impl Guest<'_> {
         fs::write(&workload, format!("{DEVICE}\n{}", self.script)).map_err(failed)?;
         let request = Request {
             driver: self.driver,
-            more: &[],
             kernel: &arguments.kernel,
             device: Some(self.device),
             workload: workload.to_str(),
+            ..Request::default()
         };
         let prepared = Prepared::new(packages, &Parser::here(), request, &mut |_| {}).map_err(text)?;
         let mut options = Options::new(folder.path());

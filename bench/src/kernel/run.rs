@@ -58,10 +58,9 @@ fn alone(
     let text = |error: guardrail_vm::Error| error.to_string();
     let request = Request {
         driver: load.driver,
-        more: &[],
         kernel: &arguments.common.kernel,
-        device: None,
         workload: Some(load.script),
+        ..Request::default()
     };
     let prepared = Prepared::new(packages, &Parser::here(), request, &mut |_| {}).map_err(text)?;
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder for the run: {error}"))?;

@@ -49,7 +49,8 @@ fn run(kernel: &str, patches: &[&str], workload: &str, variables: &[(&str, &str)
     let driver = driver.to_str().ok_or("the folder has a name of text")?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/active");
     let workload = root.join(format!("{workload}.sh"));
-    let request = Request { driver, more: &[], kernel, device: Some("edu"), workload: workload.to_str() };
+    let request =
+        Request { driver, kernel, device: Some("edu"), workload: workload.to_str(), ..Request::default() };
     let mut prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
     let parts = [root.join("driver.sh"), workload].map(std::fs::read_to_string);
     prepared.workload.script = parts.into_iter().collect::<Result<String, _>>()?;

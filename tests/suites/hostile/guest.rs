@@ -128,10 +128,9 @@ impl Lab {
         let plain = |path: &Path| path.to_str().map(str::to_owned).ok_or("a plain path");
         let request = Request {
             driver: &plain(&driver)?,
-            more: &[],
             kernel: &self.kernel,
-            device: None,
             workload: Some(&plain(&workload)?),
+            ..Request::default()
         };
         let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
         let variables = [("TWIN", twin), ("NUMBERS", &names.join(" ")), ("AFTER", after)]

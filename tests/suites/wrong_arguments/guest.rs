@@ -114,10 +114,9 @@ impl Lab {
         let workload = fixture("wrong", "wrong.h")?.join("wrong.sh");
         let request = Request {
             driver: &plain(&file("wrong.ko"))?,
-            more: &[],
             kernel: &self.kernel,
-            device: None,
             workload: Some(&plain(&workload)?),
+            ..Request::default()
         };
         let prepared = Prepared::new(&packages, &Parser::here(), request, &mut |_| {})?;
         let list: Vec<String> = calls.iter().map(|call| call.code().to_string()).collect();
