@@ -220,7 +220,7 @@ impl Modules {
 
     /// Adds a module of the kernel's that is watched, and its dependencies, to `list`.
     pub fn add_watched(&self, name: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
-        // What is part of the image has no module to watch; `plan` says so, or that there is none of this name.
+        // What is part of the image has no module to watch, and `plan` says so. It also knows which names there are.
         self.plan(name).map_err(|error| match error {
             Error::Unknown { name, near, .. } => Error::Unknown { what: "module", name, near },
             other => other,
