@@ -307,6 +307,12 @@ impl Prepared {
         )))
     }
 
+    /// The variable with the watched modules besides the drivers, as they are unloaded: what uses others was loaded after them.
+    pub(crate) fn unloaded_last(&self) -> Option<(String, String)> {
+        let with: Vec<&str> = self.with.iter().rev().map(String::as_str).collect();
+        (!with.is_empty()).then(|| ("WITH".to_owned(), with.join(" ")))
+    }
+
     /// True where the driver should bind a device: the run has one for it, or its aliases name devices of a bus.
     pub fn wants_device(&self) -> bool {
         self.takes_device || self.plan.binds_devices()

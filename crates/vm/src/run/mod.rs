@@ -125,11 +125,7 @@ pub fn run(prepared: &Prepared, options: &Options, watch: &mut Watch<'_>) -> Res
         image = Some(Image { path: disk.to_path_buf(), bad });
     }
     variables.extend(options.variables.iter().cloned());
-    if !prepared.with.is_empty() {
-        // What uses others was loaded after them.
-        let with: Vec<&str> = prepared.with.iter().rev().map(String::as_str).collect();
-        variables.push(("WITH".to_owned(), with.join(" ")));
-    }
+    variables.extend(prepared.unloaded_last());
     let contents = Contents {
         plan: &prepared.plan,
         also: &prepared.also,
