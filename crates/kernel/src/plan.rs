@@ -1,6 +1,7 @@
 //! The tracer's plan: addresses and offsets of one kernel, for `trace::config`.
 
 use crate::closure;
+use crate::needs;
 use crate::summaries::SummaryTable;
 use guardrail_binfmt::KernelError;
 use guardrail_binfmt::KernelImage;
@@ -46,6 +47,7 @@ pub fn tracer_config(
     watch: &[String],
     log: &str,
 ) -> Result<TracerConfig, KernelError> {
+    needs::check(image)?;
     let mut missing = Missing { image, names: Vec::new() };
     let modules = ModuleHooks {
         load: missing.function("ftrace_module_init"),

@@ -45,6 +45,17 @@ pub enum Error {
         /// The kernel's release.
         release: String,
     },
+    /// A kernel without any module.
+    #[error(
+        "kernel {release} has no modules in {}; build it with CONFIG_MODULES=y and its drivers as =m, and run make modules (or modules_install)",
+        .folder.display()
+    )]
+    NoModules {
+        /// The kernel's release.
+        release: String,
+        /// The folder of its modules.
+        folder: PathBuf,
+    },
     /// A kernel path that holds no usable kernel.
     #[error("{}: {why}", .path.display())]
     BadKernel {
@@ -171,6 +182,7 @@ impl Error {
                 | Error::BuiltIn { .. }
                 | Error::BadModule { .. }
                 | Error::MissingDependency { .. }
+                | Error::NoModules { .. }
                 | Error::BadKernel { .. }
                 | Error::BadWorkload { .. }
                 | Error::BadValue(_)
