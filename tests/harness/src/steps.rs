@@ -108,6 +108,8 @@ pub fn all() -> Vec<Step> {
             20,
             "--test arguments --test config --test confined --test own --test synthetic",
         ),
+        Step::suite("kernels of one's own", LIGHT, 10, "--test self_built"),
+        Step::suite("without network, cache or root", LIGHT, 20, "--test offline"),
         Step::suite("web pages", LIGHT, 20, "--test site"),
         Step::suite("protocols", LIGHT, 10, "--test protocol"),
         Step::suite(
