@@ -244,9 +244,9 @@ fn probe(image: &KernelImage) -> Option<Probe> {
     })
 }
 
-/// How many bytes of this code certainly are in the block of instructions that begins with it: all up to a branch, an
-/// instruction that changes what the processor is allowed or sees, or the end of the page. Code that is cut off
-/// within an instruction counts to its end, since a block has all bytes of its last one.
+/// How many bytes of this code certainly are in the block of instructions that begins with it. A block ends with a
+/// branch, with a privileged instruction, or with the page. Code that is cut off within an instruction counts to its
+/// end, since a block has all bytes of its last one.
 fn first_block(code: &[u8], address: u64) -> u64 {
     let page_left = PAGE - address % PAGE;
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);

@@ -7,6 +7,7 @@
 use crate::error::{Context, Error, Result};
 use crate::fetch::owned::OwnedFolder;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -151,12 +152,16 @@ impl Cache {
 
 /// Whether a file system or its rights refuse to write.
 fn is_denied(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM))
+    matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
 }
 
 /// Why, in a few words.
 fn reason(error: &std::io::Error) -> &'static str {
-    if error.raw_os_error() == Some(libc::EROFS) { "it is read-only" } else { "it belongs to another user" }
+    if error.kind() == ErrorKind::ReadOnlyFilesystem {
+        "it is read-only"
+    } else {
+        "it belongs to another user"
+    }
 }
 
 /// Writes what a folder holds to the disk, so that after a crash of the system nothing is complete by its name alone.
