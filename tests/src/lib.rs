@@ -189,12 +189,14 @@ pub fn check(arguments: &[&str]) -> Checked {
 
 /// Runs the program.
 pub fn guardrail(arguments: &[&str]) -> Checked {
-    let output = Command::new(program())
-        .args(arguments)
-        .current_dir(root())
-        .stdin(Stdio::null())
-        .output()
-        .expect("the program runs");
+    let mut command = Command::new(program());
+    command.args(arguments).current_dir(root());
+    ran(command)
+}
+
+/// Runs a command that ends in the program.
+pub fn ran(mut command: Command) -> Checked {
+    let output = command.stdin(Stdio::null()).output().expect("the program runs");
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     Checked {
         status: output.status.code().unwrap_or(-1),

@@ -54,6 +54,16 @@ pub enum KernelError {
         /// What does not fit.
         detail: String,
     },
+    /// This kernel was built without options that a usable kernel has.
+    #[error(
+        "the kernel {release} was built without {options}; set what is missing in its .config, and build it again"
+    )]
+    Unconfigured {
+        /// Release of the kernel.
+        release: String,
+        /// What is missing, with the names of the options, comma separated.
+        options: String,
+    },
     /// This kernel lacks something that a usable kernel has.
     #[error("the kernel {release} lacks {missing}, which tracing needs")]
     Missing {

@@ -5,7 +5,7 @@ use crate::bytes::{slice, u16_at, u32_at};
 use crate::decompress::{self, decompress};
 use crate::elf::{Elf, SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS};
 use crate::error::KernelError;
-use crate::kallsyms::{Located, Symbol, Symbols};
+use crate::kallsyms::{Located, Symbol, Symbols, has_table};
 use crate::relocs::relocated_places;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,15 +50,17 @@ impl KernelImage {
         let text = (text.addr, text.addr.saturating_add(text.size));
         let (_, rodata) =
             elf.section(".rodata").ok_or_else(|| KernelError::damaged(what, "it has no .rodata section"))?;
-        let symbols = Symbols::decode(elf.bytes(&data, rodata), rodata.addr, text)?;
+        let without =
+            |option: &str| KernelError::Unconfigured { release: release.clone(), options: option.to_owned() };
+        let tables = elf.bytes(&data, rodata);
+        let symbols =
+            Symbols::decode(tables, rodata.addr, text).map_err(|error| match has_table(tables) {
+                true => error,
+                false => without("symbols (CONFIG_KALLSYMS)"),
+            })?;
         let btf = match elf.section(".BTF") {
             Some((_, section)) => Arc::new(Btf::parse(elf.bytes(&data, section), None)?),
-            None => {
-                return Err(KernelError::Missing {
-                    release,
-                    missing: "type information (CONFIG_DEBUG_INFO_BTF)".to_owned(),
-                });
-            }
+            None => return Err(without("type information (CONFIG_DEBUG_INFO_BTF)")),
         };
         let build_id = elf.section(".notes").and_then(|(_, s)| build_id(elf.bytes(&data, s)));
         Ok(KernelImage { release, build_id, align, data, elf, symbols, btf })

@@ -60,6 +60,11 @@ pub struct Located<'a> {
     pub size: u64,
 }
 
+/// Whether there is a symbol table at all in this section: its tokens are found by their form.
+pub(crate) fn has_table(rodata: &[u8]) -> bool {
+    Tokens::find(rodata).is_some()
+}
+
 impl Symbols {
     /// Finds and decodes the table. `rodata` is the section it lies in, loaded at `rodata_addr`. `text` is
     /// the range of the kernel's text, by which the address encoding is recognized.

@@ -5,7 +5,7 @@
 
 use crate::input::AnalysisInput;
 use guardrail_jail::filter::{ALLOW, Filter, REFUSE};
-use guardrail_jail::{Jail, Role, become_user, limit};
+use guardrail_jail::{Jail, Role, become_user, limit, stay_alone};
 use std::io;
 
 /// The user and group without rights, which other programs of the system may have as well.
@@ -73,8 +73,8 @@ pub fn enter_parser() -> io::Result<()> {
 fn leave(follows: bool) -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
-        // A user namespace, such as that of a container, may not know a user of its own.
-        become_user(Role::Analysis.user()).or_else(|_| become_user(NOBODY))?;
+        // A user namespace, such as that of a container, may not know a user of its own, or no other user at all.
+        become_user(Role::Analysis.user()).or_else(|_| become_user(NOBODY)).or_else(|_| stay_alone())?;
     }
     // SAFETY: these operations of prctl take plain numbers.
     unsafe {

@@ -3,6 +3,8 @@
 //! The command line comes first, then the profile, then the command's table, then the built-in value. What the file sets is
 //! put into the command line before it is parsed, so that both have the same rules.
 
+mod packages;
+
 use crate::args::{Cli, ConfigCommand};
 use crate::errors::{CliError, Status};
 use crate::output;
@@ -23,8 +25,8 @@ const OTHER: &str = "GUARDRAIL_CONFIG";
 const PROFILE: &str = "GUARDRAIL_PROFILE";
 /// The most bytes of the file that are read.
 const MOST: u64 = 1 << 20;
-/// The tables and values of the file that are no commands: those of the policy, and the profiles.
-const OWN: [&str; 3] = ["kinds", "suppress", "profile"];
+/// The tables and values of the file that are no commands: those of the policy, the profiles, and the mirror.
+const OWN: [&str; 4] = ["kinds", "suppress", "profile", packages::TABLE];
 /// Options that may precede the command and have no value.
 const LOUDNESS: [&str; 4] = ["-q", "--quiet", "-v", "--verbose"];
 /// Options that start programs or write files. A file that merely lies in a folder, perhaps with somebody's driver, cannot set
@@ -80,6 +82,7 @@ pub fn expand(words: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
     };
     let profile = asked.or_else(|| env(PROFILE));
     file.check()?;
+    packages::apply(&file)?;
     let (path, at) = command_of(&words);
     let Some(command) = find(&path) else { return Ok(words) };
     let given = given(&command, &words[at..]);

@@ -1,6 +1,6 @@
 //! Users of their own for the processes of a run.
 
-use crate::calls::check;
+use crate::calls::{check, no_rights};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
@@ -45,6 +45,22 @@ pub fn become_user(user: u32) -> io::Result<()> {
     check(unsafe { libc::setresuid(user, user, user) }.into())
 }
 
+/// Stays who the process is, without any right in its user namespace, where the namespace has no other user: as under
+/// `unshare -r`, whose root is the plain user that called it. Elsewhere it is an error.
+pub fn stay_alone() -> io::Result<()> {
+    let map = fs::read_to_string("/proc/self/uid_map")?;
+    match only_one(&map) {
+        true => no_rights(),
+        false => Err(io::Error::from_raw_os_error(libc::EPERM)),
+    }
+}
+
+/// Whether a namespace with this map of users has one user alone.
+fn only_one(map: &str) -> bool {
+    let count = |line: &str| line.split_whitespace().nth(2)?.parse::<u64>().ok();
+    map.lines().map(count).collect::<Option<Vec<_>>>().is_some_and(|counts| counts == [1])
+}
+
 /// A user namespace by which a mount shows root's files as those of `user`, and new files of that user as root's. All
 /// other owners stay.
 pub(crate) fn root_as(user: u32) -> io::Result<OwnedFd> {
@@ -80,4 +96,25 @@ pub(crate) fn root_as(user: u32) -> io::Result<OwnedFd> {
         libc::waitpid(holder as libc::pid_t, std::ptr::null_mut(), 0);
     }
     opened.map(OwnedFd::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_of_one_user_is_known_by_its_map() {
+        assert!(only_one("         0       1000          1\n"));
+        let others = [
+            "         0          0 4294967295\n",
+            "0 1000 1\n1 100000 65536\n",
+            "0 1000 x\n",
+            "0 1000\n",
+            "",
+        ];
+        for other in others {
+            assert!(!only_one(other), "{other:?}");
+        }
+        assert!(stay_alone().is_err() || only_one(&fs::read_to_string("/proc/self/uid_map").unwrap()));
+    }
 }

@@ -11,6 +11,7 @@ pub mod charts;
 mod closure;
 mod gate;
 pub mod isolation;
+mod needs;
 pub mod plan;
 pub mod slab;
 pub mod string_code;

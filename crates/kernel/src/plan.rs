@@ -1,6 +1,7 @@
 //! The tracer's plan: addresses and offsets of one kernel, for `trace::config`.
 
 use crate::closure;
+use crate::needs;
 use crate::summaries::SummaryTable;
 use guardrail_binfmt::KernelError;
 use guardrail_binfmt::KernelImage;
@@ -13,9 +14,14 @@ use guardrail_trace::config::{
     TracerConfig,
 };
 use guardrail_trace::event::{Global, RegionFlags};
+use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl};
 
 /// Bytes of the probe: enough to be unique, few enough to find a stretch without relocations.
 const PROBE_BYTES: u64 = 12;
+/// The fewest bytes of a probe. The place of a function counts as well: KASLR keeps the low 21 bits of its address.
+const FEWEST_PROBE_BYTES: u64 = 6;
+/// The size of a page, behind whose end no block reaches.
+const PAGE: u64 = 4096;
 /// Functions that run once, early, before anything that is hooked.
 const PROBES: [&str; 3] = ["x86_64_start_kernel", "x86_64_start_reservations", "start_kernel"];
 /// Work queues that stand still while the system sleeps (kernel/workqueue.c).
@@ -46,6 +52,7 @@ pub fn tracer_config(
     watch: &[String],
     log: &str,
 ) -> Result<TracerConfig, KernelError> {
+    needs::check(image)?;
     let mut missing = Missing { image, names: Vec::new() };
     let modules = ModuleHooks {
         load: missing.function("ftrace_module_init"),
@@ -223,17 +230,42 @@ fn kernel_text(image: &KernelImage) -> (u64, u64) {
         .fold((u64::MAX, 0), |(first, last), (start, end)| (first.min(start), last.max(end)))
 }
 
-/// An early function with a stretch of bytes that KASLR leaves alone.
+/// An early function with a stretch of bytes that KASLR leaves alone, all of which are in its first block.
 fn probe(image: &KernelImage) -> Option<Probe> {
     let relocated = image.relocated_places();
     PROBES.iter().find_map(|name| {
         let address = image.address_of(name)?;
-        let bytes = image.bytes_at(address, PROBE_BYTES)?;
+        let block = first_block(image.bytes_at(address, PROBE_BYTES)?, address);
+        let bytes = image.bytes_at(address, block).filter(|_| block >= FEWEST_PROBE_BYTES)?;
         // A relocated word that begins up to seven bytes earlier reaches into the stretch.
         let first = relocated.partition_point(|&place| place + 8 <= address);
-        let free = relocated.get(first).is_none_or(|&place| place >= address + PROBE_BYTES);
+        let free = relocated.get(first).is_none_or(|&place| place >= address + block);
         free.then(|| Probe { address, bytes: bytes.to_vec(), align: image.align() })
     })
+}
+
+/// How many bytes of this code certainly are in the block of instructions that begins with it. A block ends with a
+/// branch, with a privileged instruction, or with the page. Code that is cut off within an instruction counts to its
+/// end, since a block has all bytes of its last one.
+fn first_block(code: &[u8], address: u64) -> u64 {
+    let page_left = PAGE - address % PAGE;
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        let before = decoder.position() as u64;
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            let cut_off = decoder.last_error() == DecoderError::NoMoreBytes;
+            return if cut_off { (code.len() as u64).min(page_left) } else { before };
+        }
+        let end = before + instruction.len() as u64;
+        if end > page_left {
+            return before;
+        }
+        if instruction.flow_control() != FlowControl::Next || instruction.is_privileged() {
+            return end;
+        }
+    }
+    code.len() as u64
 }
 
 /// `struct module`: one `module_layout` for core and one for init up to 6.3, an array by type since.
@@ -302,4 +334,28 @@ fn per_cpu(missing: &mut Missing<'_>) -> PerCpu {
     // Per-CPU symbols were offsets from zero until 6.15. Since then they are addresses in the image. The GS
     // base is the distance from there to the CPU's copy.
     PerCpu { current, preempt_count, relative: current >> 63 != 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_ends_with_the_first_block() {
+        const AT: u64 = 0xffff_ffff_8212_9395;
+        // cmpw $0, x(%rip); jne: a kernel without tracing of functions may branch this early.
+        let branch = [0x66, 0x83, 0x3d, 0x49, 0xa6, 0x0d, 0, 0, 0x75, 0x0c, 0x48, 0x03];
+        assert_eq!(first_block(&branch, AT), 10);
+        // push, push, mov, mov %cr4, and a part of another mov.
+        let privileged = [0x55, 0x53, 0x48, 0x89, 0xfb, 0x0f, 0x20, 0xe0, 0x65, 0x48, 0x89, 0x05];
+        assert_eq!(first_block(&privileged, AT), 8);
+        let plain = [0x55, 0x53, 0x48, 0x89, 0xfb, 0x90, 0x90, 0x90, 0x65, 0x48, 0x89, 0x05];
+        assert_eq!(first_block(&plain, AT), 12);
+        // At the end of a page, what reaches into the next one is not counted on.
+        assert_eq!(first_block(&plain, 0xffff_ffff_8212_9ffc), 2);
+        assert_eq!(first_block(&plain, 0xffff_ffff_8212_9ff6), 10);
+        assert_eq!(first_block(&[0xc3; 12], AT), 1);
+        assert_eq!(first_block(&[0x55, 0x06, 0x06, 0x06], AT), 1);
+        assert_eq!(first_block(&[], AT), 0);
+    }
 }

@@ -1,13 +1,12 @@
 //! What this machine has, what is missing, and how to install it. Looks only; fetches nothing.
 
-use crate::fetch::apt::{KEYRING, OLD_MIRROR};
+use crate::fetch::apt::{Archive, OLD_MIRROR};
 use crate::fetch::cache::{Cache, free_space};
 use crate::fetch::packages::Packages;
-use crate::fetch::sources::Mirror;
 use crate::kernel::kernels;
 use crate::qemu::{MIN_VERSION, Qemu};
 use serde::Serialize;
-use std::path::Path;
+use std::fs;
 
 /// The state of one thing that was looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,14 +54,10 @@ const WANTED_SPACE: u64 = 3 << 30;
 /// Runs all checks.
 pub fn checks(cache: &Cache) -> Vec<Check> {
     let packages = Packages::new(cache);
-    let mut checks = vec![space(cache), mirror()];
-    checks.push(if Path::new(KEYRING).is_file() {
-        Check::new("keyring", State::Ok, KEYRING)
-    } else {
-        Check::new("keyring", State::Missing, "signatures of packages cannot be checked")
-            .with("apt-get install debian-archive-keyring")
-    });
-    if packages.any_date() {
+    let archive = packages.archive();
+    let mut checks = vec![space(cache), mirror(archive), keyring(archive)];
+    checks.extend(limits(cache));
+    if archive.any_date {
         let detail = format!("{OLD_MIRROR} is set: the package index may be old");
         checks.push(Check::new("dates of packages", State::Optional, detail).with("unset it"));
     }
@@ -107,8 +102,48 @@ pub fn checks(cache: &Cache) -> Vec<Check> {
     checks
 }
 
-fn mirror() -> Check {
-    match Mirror::of_this_machine() {
+/// What keeps this machine from fetching anything, where something does.
+fn limits(cache: &Cache) -> Vec<Check> {
+    let works = "what the cache holds works as it is";
+    let mut limits = Vec::new();
+    if !cache.is_writable() {
+        let detail = format!("it takes no files: {works}, and nothing can be added");
+        limits.push(
+            Check::new("cache folder", State::Optional, detail)
+                .with("point GUARDRAIL_CACHE to a folder of yours"),
+        );
+    }
+    let routes = ["/proc/net/route", "/proc/net/ipv6_route"].map(|path| fs::read_to_string(path).ok());
+    if !routes.iter().flatten().any(|table| leads_out(table)) && routes.iter().any(Option::is_some) {
+        let detail = format!("no route leads out of this machine: {works}, and nothing can be fetched");
+        limits.push(Check::new("network", State::Optional, detail).with(
+            "connect it, or carry a cache from another machine: guardrail cache export, then guardrail cache import",
+        ));
+    }
+    limits
+}
+
+/// Whether a table of the kernel's routes has one that is not of the loopback device.
+fn leads_out(table: &str) -> bool {
+    // The table of IPv4 has the device first and a line of heads, that of IPv6 has it last.
+    let devices = table.lines().filter(|line| !line.starts_with("Iface")).filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let first = words.next()?;
+        Some(if first.len() == 32 { words.next_back()? } else { first })
+    });
+    devices.into_iter().any(|device| device != "lo")
+}
+
+fn keyring(archive: &Archive) -> Check {
+    match archive.keyring() {
+        Ok(keyring) => Check::new("keyring", State::Ok, keyring.display().to_string()),
+        Err(error) => Check::new("keyring", State::Missing, "signatures of packages cannot be checked")
+            .with(error.to_string()),
+    }
+}
+
+fn mirror(archive: &Archive) -> Check {
+    match archive.mirror() {
         Ok(mirror) => Check::new("Debian mirror", State::Ok, mirror.main),
         Err(error) => Check::new("Debian mirror", State::Missing, "not named").with(error.to_string()),
     }
@@ -193,6 +228,17 @@ fn space(cache: &Cache) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_without_a_network_has_routes_of_the_loopback_alone() {
+        let heads = "Iface\tDestination\tGateway\n";
+        let six = |device: &str| {
+            format!("{0} 00 {0} 00 {0} 00000100 00000001 00000000 00200200 {device}\n", "0".repeat(32))
+        };
+        assert!(!leads_out("") && !leads_out(heads) && !leads_out(&six("lo")));
+        assert!(leads_out(&format!("{heads}eth0\t00000000\t010200C0\n")));
+        assert!(leads_out(&(six("lo") + &six("eth0"))));
+    }
 
     #[test]
     fn an_empty_cache_has_everything_later_and_each_gap_has_a_remedy() {

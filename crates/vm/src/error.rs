@@ -45,6 +45,17 @@ pub enum Error {
         /// The kernel's release.
         release: String,
     },
+    /// A kernel without any module.
+    #[error(
+        "kernel {release} has no modules in {}; build it with CONFIG_MODULES=y and its drivers as =m, and run make modules (or modules_install)",
+        .folder.display()
+    )]
+    NoModules {
+        /// The kernel's release.
+        release: String,
+        /// The folder of its modules.
+        folder: PathBuf,
+    },
     /// A kernel path that holds no usable kernel.
     #[error("{}: {why}", .path.display())]
     BadKernel {
@@ -66,7 +77,7 @@ pub enum Error {
     BadValue(String),
     /// No network, and the cache does not hold what is needed.
     #[error(
-        "{what} is not in the cache {} and the Debian mirror cannot be reached; connect to the network once and run again",
+        "{what} is not in the cache {} and the Debian mirror cannot be reached; connect to the network once and run again, or carry it here by guardrail cache export and import",
         .cache.display()
     )]
     Unreachable {
@@ -74,6 +85,30 @@ pub enum Error {
         what: String,
         /// The cache folder.
         cache: PathBuf,
+    },
+    /// A cache that takes nothing.
+    #[error(
+        "the cache {} takes no files, since {why}; what it holds works as it is, and for all else GUARDRAIL_CACHE has to name a folder of yours",
+        .cache.display()
+    )]
+    UnwritableCache {
+        /// The cache folder.
+        cache: PathBuf,
+        /// The reason, in a few words.
+        why: &'static str,
+    },
+    /// Something that such a cache does not hold.
+    #[error(
+        "{what} is not in the cache {}, and cannot be added, since {why}; what it holds works as it is, and for all else GUARDRAIL_CACHE has to name a folder of yours",
+        .cache.display()
+    )]
+    NotInCache {
+        /// The name in the cache of what is wanted.
+        what: String,
+        /// The cache folder.
+        cache: PathBuf,
+        /// The reason, in a few words.
+        why: &'static str,
     },
     /// The machine's apt sources name no Debian mirror.
     #[error(
@@ -88,6 +123,21 @@ pub enum Error {
         /// What apt says.
         why: String,
         /// The environment variable that accepts it.
+        variable: &'static str,
+    },
+    /// An index of packages that nobody signed whose keys are known here.
+    #[error(
+        "{what} cannot be fetched, since no key of {} vouches for the mirror ({why}); set {variable} to the mirror's keyring, or name another mirror",
+        .keyring.display()
+    )]
+    Untrusted {
+        /// What was to be fetched.
+        what: String,
+        /// What apt says.
+        why: String,
+        /// The file with the keys.
+        keyring: PathBuf,
+        /// The environment variable that names another one.
         variable: &'static str,
     },
     /// A package whose bytes differ from those that were fetched before under its name and version.
@@ -171,6 +221,7 @@ impl Error {
                 | Error::BuiltIn { .. }
                 | Error::BadModule { .. }
                 | Error::MissingDependency { .. }
+                | Error::NoModules { .. }
                 | Error::BadKernel { .. }
                 | Error::BadWorkload { .. }
                 | Error::BadValue(_)

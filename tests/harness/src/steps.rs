@@ -109,6 +109,8 @@ pub fn all() -> Vec<Step> {
             "--test arguments --test config --test confined --test own --test synthetic",
         ),
         Step::suite("jobs of CI", LIGHT, 20, "--test ci"),
+        Step::suite("kernels of one's own", LIGHT, 10, "--test self_built"),
+        Step::suite("without network, cache or root", LIGHT, 20, "--test offline"),
         Step::suite("web pages", LIGHT, 20, "--test site"),
         Step::suite("protocols", LIGHT, 10, "--test protocol"),
         Step::suite(

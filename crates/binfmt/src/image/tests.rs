@@ -3,7 +3,7 @@
 use super::kernel::{HEAD, VERSION, bz_image, kernel, module, packed};
 use super::*;
 use crate::ModuleImage;
-use crate::kallsyms::tests::tables::{BANNER, LAYOUTS, Layout, RODATA, TEXT};
+use crate::kallsyms::tests::tables::{BANNER, LAYOUTS, Layout, RODATA, TEXT, build};
 
 fn check(image: &KernelImage, align: u64) {
     assert_eq!((image.release(), image.align()), ("6.1.0-9", align));
@@ -31,6 +31,29 @@ fn a_kernel_is_read_in_each_form() {
         let image = KernelImage::parse("x", bz_image(&payload));
         check(&image.unwrap_or_else(|error| panic!("{name}: {error}")), 0x40_0000);
     }
+}
+
+/// A kernel in which bytes are replaced by as many others.
+fn replaced(from: &[u8], to: &[u8]) -> String {
+    let mut file = kernel(Layout::Last);
+    let at = file.windows(from.len()).position(|bytes| bytes == from).expect("the kernel has these bytes");
+    file[at..at + to.len()].copy_from_slice(to);
+    KernelImage::parse("x", file).unwrap_err().to_string()
+}
+
+#[test]
+fn what_a_kernel_was_built_without_is_named_by_its_option() {
+    let said = |option: &str| {
+        format!(
+            "the kernel 6.1.0-9 was built without {option}; set what is missing in its .config, and build it again"
+        )
+    };
+    assert_eq!(replaced(b".BTF\0", b".XTF\0"), said("type information (CONFIG_DEBUG_INFO_BTF)"));
+    let tables = build(Layout::Last);
+    assert_eq!(replaced(&tables, &vec![0; tables.len()]), said("symbols (CONFIG_KALLSYMS)"));
+    // Where there is a table, it is the table that is damaged.
+    let marked: Vec<u8> = tables.iter().map(|byte| byte ^ 0x55).collect();
+    assert!(replaced(&tables[..64], &marked[..64]).contains("kallsyms"));
 }
 
 #[test]

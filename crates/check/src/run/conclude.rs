@@ -15,10 +15,12 @@ use guardrail_host::{Host, HostError, Status};
 use guardrail_report::{Report, Run, SCHEMA};
 use guardrail_trace::log::Log;
 use guardrail_vm::prepare::Prepared;
+use guardrail_vm::progress::Progress;
 use guardrail_vm::run::{Finished, Outcome};
 use guardrail_vm::without_time;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// A run with its report.
 pub struct Concluded<'a> {
@@ -172,6 +174,10 @@ impl Concluded<'_> {
         match outcome {
             Outcome::Completed => match &self.cut {
                 Some(why) => fail(format!("the trace is not whole: {why}")),
+                None if unseen(&self.finished, run) => fail(format!(
+                    "the guest loaded {}, but the tracer saw nothing of it: nothing was checked, and kernel {} may be one that Guardrail does not follow",
+                    self.report.driver, self.report.kernel
+                )),
                 None if run.outcome == NOT_EXERCISED => {
                     not_exercised(run.detail.clone().unwrap_or_default(), findings.is_empty())
                 }
@@ -198,6 +204,12 @@ impl Concluded<'_> {
         let held = self.report.run.gate.as_ref().map_or(0, |gate| gate.held);
         self.plan.mode != Mode::Permissive && held == 0 && self.prepared.wants_device()
     }
+}
+
+/// Whether the guest says that it loaded a driver, and the log of those who watched has no module.
+fn unseen(finished: &Finished, run: &Run) -> bool {
+    let loaded = |(_, progress): &(Duration, Progress)| matches!(progress, Progress::Loaded(_));
+    run.events > 0 && run.coverage.is_empty() && finished.progress.iter().any(loaded)
 }
 
 /// The result of a run that saw too little: findings are findings nevertheless.

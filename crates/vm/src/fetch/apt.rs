@@ -3,6 +3,7 @@
 //! Only the way to the mirror is the machine's. A signature that Debian's keyring does not verify, an index whose
 //! date is past, and a package whose hash differs from the index are refused, whatever `/etc/apt` says.
 
+use crate::error::{Error, Result};
 use crate::fetch::sources::Mirror;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +13,13 @@ pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg
 
 /// The environment variable that accepts an index of any date, for mirrors that keep an old state.
 pub(crate) const OLD_MIRROR: &str = "GUARDRAIL_OLD_MIRROR";
+
+/// The environment variable that names the mirror in place of the machine's: the address of an archive, and behind a blank
+/// that of its security archive.
+pub const OWN_MIRROR: &str = "GUARDRAIL_MIRROR";
+
+/// The environment variable that names the file with the keys of that mirror.
+pub const OWN_KEYRING: &str = "GUARDRAIL_KEYRING";
 
 /// The machine's settings of these groups say how the mirror is reached.
 const GROUPS: [&str; 2] = ["acquire::http", "acquire::https"];
@@ -50,28 +58,59 @@ pub(crate) struct Archive {
     pub sources: Option<String>,
     /// What `apt-config dump` prints; asked where absent.
     pub settings: Option<String>,
+    /// What the user names as mirror, in place of the machine's.
+    pub named: Option<String>,
     /// True where an index of any date is accepted.
     pub any_date: bool,
 }
 
 impl Archive {
-    /// Debian's, at the mirror of this machine.
+    /// Debian's, at the mirror of this machine, or what the environment names in its place.
     pub fn of_this_machine() -> Archive {
-        let any_date = std::env::var_os(OLD_MIRROR).is_some_and(|value| !value.is_empty());
-        Archive { keyring: PathBuf::from(KEYRING), sources: None, settings: None, any_date }
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let keyring = PathBuf::from(set(OWN_KEYRING).unwrap_or_else(|| KEYRING.into()));
+        let named = set(OWN_MIRROR).map(|named| named.to_string_lossy().into_owned());
+        Archive { keyring, sources: None, settings: None, named, any_date: set(OLD_MIRROR).is_some() }
+    }
+
+    /// The mirror that packages come from.
+    pub fn mirror(&self) -> Result<Mirror> {
+        self.named.as_deref().map_or_else(Mirror::of_this_machine, |named| Mirror::named(named, OWN_MIRROR))
+    }
+
+    /// The whole path of the keyring, which has to exist.
+    pub fn keyring(&self) -> Result<PathBuf> {
+        let own = self.keyring != Path::new(KEYRING);
+        let found = self.keyring.canonicalize().ok().filter(|path| path.is_file());
+        // apt takes a blank for the end of the name, and a bracket for that of all options.
+        let plain = |path: &PathBuf| !path.to_string_lossy().contains([' ', '\t', '\n', ']', ',', '"']);
+        found.filter(plain).ok_or_else(|| match own {
+            true => Error::BadValue(format!(
+                "{} ({OWN_KEYRING}) is no keyring; name a file with the keys of the mirror, whose path has no blanks, commas and brackets",
+                self.keyring.display()
+            )),
+            false => Error::MissingProgram {
+                program: "debian-archive-keyring",
+                package: "debian-archive-keyring",
+            },
+        })
     }
 
     /// The `sources.list` for apt.
-    pub fn sources_list(&self) -> crate::error::Result<String> {
+    pub fn sources_list(&self) -> Result<String> {
+        let keyring = self.keyring()?;
         match &self.sources {
             Some(sources) => Ok(sources.clone()),
-            None => Ok(Mirror::of_this_machine()?.sources_list(&self.keyring.display().to_string())),
+            None => Ok(self.mirror()?.sources_list(&keyring.display().to_string())),
         }
     }
 
-    /// A word for the checks that an index has passed; an index with another one is fetched anew.
-    pub fn checked(&self) -> &'static str {
-        if self.any_date { "signatures\n" } else { "signatures and dates\n" }
+    /// Words for the checks that an index has passed, and for where it is from; an index with others is fetched anew.
+    pub fn checked(&self) -> String {
+        let checks = if self.any_date { "signatures\n" } else { "signatures and dates\n" };
+        let keyring = (self.keyring != Path::new(KEYRING)).then(|| format!("{}\n", self.keyring.display()));
+        let mirror = self.named.as_ref().map(|named| format!("{named}\n"));
+        [Some(checks.to_owned()), mirror, keyring].into_iter().flatten().collect()
     }
 
     /// The settings that follow those of apt's folders.

@@ -7,6 +7,7 @@
 use crate::error::{Context, Error, Result};
 use crate::fetch::owned::OwnedFolder;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,10 @@ impl Cache {
 
     /// The cache at `root`; created if absent.
     pub fn at(root: &Path) -> Result<Cache> {
-        fs::create_dir_all(root).context("create", root)?;
+        fs::create_dir_all(root).map_err(|error| match is_denied(&error) {
+            true => Error::UnwritableCache { cache: root.to_path_buf(), why: reason(&error) },
+            false => Error::io("create", root, error),
+        })?;
         let root = root.canonicalize().context("find", root)?;
         Ok(Cache { root, said: |_| () })
     }
@@ -72,10 +76,12 @@ impl Cache {
     /// Waits for the lock `name` and holds it.
     pub fn lock(&self, name: &str) -> Result<Lock> {
         let folder = self.path("locks");
-        fs::create_dir_all(&folder).context("create", &folder)?;
+        let made = fs::create_dir_all(&folder).context("create", &folder);
         let path = folder.join(name);
-        let file =
-            File::options().create(true).truncate(false).write(true).open(&path).context("open", &path)?;
+        let opened = made.and_then(|()| {
+            File::options().create(true).truncate(false).write(true).open(&path).context("open", &path)
+        });
+        let file = opened.map_err(|error| self.unwritable(error))?;
         let mut how = libc::LOCK_EX | libc::LOCK_NB;
         loop {
             // SAFETY: flock on a descriptor that `file` keeps open.
@@ -101,7 +107,11 @@ impl Cache {
         if tree.is_dir() {
             return Ok(tree);
         }
-        let _lock = self.lock(&format!("tree-{}", name.replace('/', "-")))?;
+        let lock = self.lock(&format!("tree-{}", name.replace('/', "-")));
+        let _lock = lock.map_err(|error| match error {
+            Error::UnwritableCache { cache, why } => Error::NotInCache { what: name.to_owned(), cache, why },
+            other => other,
+        })?;
         if tree.is_dir() {
             return Ok(tree);
         }
@@ -136,8 +146,39 @@ impl Cache {
     /// A folder for what is not complete, on the same file system as everything in the cache.
     pub(crate) fn unfinished(&self) -> Result<OwnedFolder> {
         let folder = self.path("unfinished");
-        fs::create_dir_all(&folder).context("create", &folder)?;
-        OwnedFolder::new("new-", &folder).context("create a folder in", &folder)
+        let made = fs::create_dir_all(&folder).context("create", &folder);
+        let made =
+            made.and_then(|()| OwnedFolder::new("new-", &folder).context("create a folder in", &folder));
+        made.map_err(|error| self.unwritable(error))
+    }
+
+    /// True where this process may make folders in the cache: what is not there yet can be fetched and built.
+    pub fn is_writable(&self) -> bool {
+        self.unfinished().is_ok()
+    }
+
+    /// An error of its own where the cache as a whole cannot be written to.
+    fn unwritable(&self, error: Error) -> Error {
+        match error {
+            Error::Io { source, .. } if is_denied(&source) => {
+                Error::UnwritableCache { cache: self.root.clone(), why: reason(&source) }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether a file system or its rights refuse to write.
+fn is_denied(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
+}
+
+/// Why, in a few words.
+fn reason(error: &std::io::Error) -> &'static str {
+    if error.kind() == ErrorKind::ReadOnlyFilesystem {
+        "it is read-only"
+    } else {
+        "it belongs to another user"
     }
 }
 
@@ -185,6 +226,28 @@ mod tests {
         assert_eq!(fs::read_dir(cache.path("unfinished")).unwrap().count(), 0);
         assert_eq!(made, again);
         assert_eq!(fs::read_to_string(again.join("x")).unwrap(), "1");
+    }
+
+    /// Root may write everywhere, so the test makes files of what has to be folders, and asks for the sentences alone.
+    #[test]
+    fn a_cache_that_takes_nothing_says_what_it_still_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        assert!(cache.is_writable());
+        let refused = |number| {
+            let source = std::io::Error::from_raw_os_error(number);
+            cache.unwritable(Error::io("open", folder.path(), source)).to_string()
+        };
+        assert!(refused(libc::EROFS).contains("it is read-only"), "{}", refused(libc::EROFS));
+        for number in [libc::EACCES, libc::EPERM] {
+            let said = refused(number);
+            assert!(said.contains("belongs to another user") && said.contains("GUARDRAIL_CACHE"), "{said}");
+        }
+        assert!(refused(libc::EIO).starts_with("cannot open "), "{}", refused(libc::EIO));
+        assert!(Cache::at(Path::new("/proc/none/here")).is_err());
+        fs::remove_dir_all(cache.path("unfinished")).unwrap();
+        fs::write(cache.path("unfinished"), "").unwrap();
+        assert!(!cache.is_writable());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+pub use crate::fetch::apt::{OWN_KEYRING, OWN_MIRROR};
+
 /// Disk space for the package index and apt's work on it.
 const INDEX_SPACE: u64 = 400 << 20;
 
@@ -116,9 +118,9 @@ impl Packages {
         read("apt/updated") == self.archive.checked() && read("apt/apt.conf").starts_with(&self.state())
     }
 
-    /// True where the index may have any date.
-    pub(crate) fn any_date(&self) -> bool {
-        self.archive.any_date
+    /// The archive that packages are fetched from.
+    pub(crate) fn archive(&self) -> &Archive {
+        &self.archive
     }
 
     /// The setting of apt's folder, which is the first one.
@@ -163,12 +165,6 @@ impl Packages {
     }
 
     fn configure(&self) -> Result<()> {
-        if !self.archive.keyring.is_file() {
-            return Err(Error::MissingProgram {
-                program: "debian-archive-keyring",
-                package: "debian-archive-keyring",
-            });
-        }
         let sources = self.archive.sources_list()?;
         for name in ["apt/state/lists/partial", "apt/cache/archives/partial", "apt/etc"] {
             let folder = self.cache.path(name);
@@ -262,7 +258,13 @@ impl Packages {
         if ["is expired", "is not valid yet"].iter().any(|sign| line.contains(sign)) {
             return Err(Error::IndexDate { why: line, variable: OLD_MIRROR });
         }
-        let refused = ["Hash Sum mismatch", "is not signed", "GPG error", "unexpected size"];
+        let untrusted = ["GPG error", "is not signed", "is not available"];
+        if let Some(line) = text.lines().find(|line| untrusted.iter().any(|sign| line.contains(sign))) {
+            let why = line.trim_start_matches(['E', 'W', ':', ' ']).to_owned();
+            let keyring = self.archive.keyring.clone();
+            return Err(Error::Untrusted { what: what.to_owned(), why, keyring, variable: OWN_KEYRING });
+        }
+        let refused = ["Hash Sum mismatch", "unexpected size"];
         if let Some(line) = text.lines().find(|line| refused.iter().any(|sign| line.contains(sign))) {
             let why = line.trim_start_matches(['E', 'W', ':', ' ']).to_owned();
             return Err(Error::Program { program: format!("apt-get, fetching {what},"), why });

@@ -33,6 +33,20 @@ impl Mirror {
         Mirror::of_folder(Path::new("/etc/apt"))
     }
 
+    /// The mirror that a user names by one address, or by a second one of its security archive. `setting` is what names
+    /// it, for the error.
+    pub fn named(named: &str, setting: &str) -> Result<Mirror> {
+        let mut words = named.split_whitespace().map(|word| word.trim_end_matches('/').to_owned());
+        let (main, security, more) = (words.next().unwrap_or_default(), words.next(), words.next());
+        let plain = |uri: &String| is_uri(uri) && !uri.contains(['[', ']', '"', '#']);
+        if more.is_some() || ![Some(&main), security.as_ref()].into_iter().flatten().all(plain) {
+            return Err(Error::BadValue(format!(
+                "{setting} is '{named}', which is no address of a Debian archive; set it to one, such as http://HOST/debian, and behind a blank to that of the security archive"
+            )));
+        }
+        Ok(Mirror { main, security })
+    }
+
     /// The mirror that the sources in `folder` (laid out like `/etc/apt`) name.
     pub fn of_folder(folder: &Path) -> Result<Mirror> {
         let mut sources = Vec::new();
@@ -91,11 +105,16 @@ impl Mirror {
     /// The lines of a `sources.list` with every suite that Guardrail fetches from.
     pub fn sources_list(&self, keyring: &str) -> String {
         let mut text = String::new();
+        // Of files that are there already, apt makes no copies, but the packages are to be in folders of the cache.
+        let copied =
+            |uri: &str| uri.strip_prefix("file:").map_or(uri.to_owned(), |path| format!("copy:{path}"));
+        let main = copied(&self.main);
         let suites = ["bookworm", "bookworm-updates", "bookworm-backports", "trixie", "trixie-backports"];
         for suite in suites {
-            text += &format!("deb [arch=amd64 signed-by={keyring}] {} {suite} main\n", self.main);
+            text += &format!("deb [arch=amd64 signed-by={keyring}] {main} {suite} main\n");
         }
         if let Some(security) = &self.security {
+            let security = copied(security);
             text += &format!("deb [arch=amd64 signed-by={keyring}] {security} bookworm-security main\n");
         }
         text
@@ -208,6 +227,31 @@ mod tests {
         assert!(
             found.sources_list("/k").contains("signed-by=/k] http://m.example/debian trixie-backports main")
         );
+    }
+
+    #[test]
+    fn a_mirror_is_named_by_its_addresses() {
+        let named = |text: &str| Mirror::named(text, "M");
+        let found = named(" http://m.example/debian/  file:///srv/security ").unwrap();
+        assert_eq!(
+            (&*found.main, found.security.as_deref()),
+            ("http://m.example/debian", Some("file:///srv/security"))
+        );
+        let list = found.sources_list("/k");
+        assert!(list.ends_with("] copy:///srv/security bookworm-security main\n"), "{list}");
+        assert!(!named("file:/srv/debian").unwrap().sources_list("/k").contains("security"));
+        for bad in [
+            "",
+            "m.example/debian",
+            "/srv",
+            "http://a http://b http://c",
+            "http://a] x",
+            "http://a b",
+            "http://a#",
+        ] {
+            let said = named(bad).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("M is '{bad}', which is no address")), "{said}");
+        }
     }
 
     #[test]

@@ -93,6 +93,34 @@ impl Own {
         }
     }
 
+    /// Publishes what stands in the archive under a suite that Guardrail fetches from, as a mirror has it.
+    fn mirror(&self, suite: &str, signer: &str) {
+        let (pool, dist) = (self.path("mirror/pool"), self.path(&format!("mirror/dists/{suite}")));
+        let folder = dist.join("main/binary-amd64");
+        for new in [&pool, &folder] {
+            fs::create_dir_all(new).unwrap();
+        }
+        fs::copy(self.path("archive/thing.deb"), pool.join("thing.deb")).unwrap();
+        let packages = fs::read_to_string(self.path("archive/Packages")).unwrap();
+        let packages = packages.replace("./thing.deb", "pool/thing.deb");
+        fs::write(folder.join("Packages"), &packages).unwrap();
+        let (size, digest) = (packages.len(), hex(packages.as_bytes()));
+        let release = format!(
+            "Suite: {suite}\nCodename: {suite}\nDate: {PAST}\nArchitectures: amd64\nComponents: main\nSHA256:\n {digest} {size} main/binary-amd64/Packages\n"
+        );
+        fs::write(dist.join("Release"), release).unwrap();
+        let files = [dist.join("InRelease"), dist.join("Release")].map(|path| path.display().to_string());
+        self.gpg(signer, &["--clearsign", "--output", &files[0], &files[1]]);
+    }
+
+    /// What fetching the package from that mirror gives, with a keyring.
+    fn fetch_named(&self, tree: &str, keyring: &str) -> Result<String> {
+        let named = Some(format!("file://{}", self.path("mirror").display()));
+        let (keyring, settings) = (self.path(keyring), Some(CARELESS.into()));
+        let archive = Archive { keyring, sources: None, settings, named, any_date: false };
+        self.unpacked(tree, archive)
+    }
+
     /// What fetching the package into a new tree gives; the machine's own apt checks nothing.
     fn fetch(&self, tree: &str, any_date: bool) -> Result<String> {
         let keyring = self.path("good.gpg");
@@ -101,7 +129,17 @@ impl Own {
             keyring.display(),
             self.path("archive").display()
         );
-        let archive = Archive { keyring, sources: Some(sources), settings: Some(CARELESS.into()), any_date };
+        let archive = Archive {
+            keyring,
+            sources: Some(sources),
+            settings: Some(CARELESS.into()),
+            named: None,
+            any_date,
+        };
+        self.unpacked(tree, archive)
+    }
+
+    fn unpacked(&self, tree: &str, archive: Archive) -> Result<String> {
         let packages = Packages::of(&Cache::at(&self.path("cache")).unwrap(), archive);
         let folder = packages.ensure_tree(tree, "a thing", Fetch::Exactly(&["thing"]))?;
         Ok(fs::read_to_string(folder.join("text")).unwrap())
@@ -147,6 +185,34 @@ fn only_an_index_that_the_keyring_signs_is_accepted() {
     // What was signed before does not become unsigned.
     own.publish("2", "unsigned", &Index { signer: None, date: LATER, ..GOOD });
     assert!(own.fetch("b", false).is_err());
+}
+
+#[test]
+fn a_mirror_of_ones_own_is_trusted_by_its_own_keyring_alone() {
+    let own = Own::new();
+    own.publish("1", "mine", &GOOD);
+    for suite in ["bookworm", "bookworm-updates", "bookworm-backports", "trixie", "trixie-backports"] {
+        own.mirror(suite, "good");
+    }
+    let error = own.fetch_named("a", "other.gpg").unwrap_err();
+    let said = error.to_string();
+    let wanted = format!("no key of {} vouches for the mirror", own.path("other.gpg").display());
+    assert!(matches!(error, Error::Untrusted { .. }) && said.contains(&wanted), "{said}");
+    assert!(
+        said.contains("NO_PUBKEY")
+            && said.ends_with("set GUARDRAIL_KEYRING to the mirror's keyring, or name another mirror"),
+        "{said}"
+    );
+    assert_eq!(own.fetch_named("a", "good.gpg").unwrap(), "mine");
+    // The keyring counts with each index: another one does not take over what this one vouched for.
+    assert!(matches!(own.fetch_named("b", "other.gpg"), Err(Error::Untrusted { .. })));
+    let error = own.fetch_named("b", "absent.gpg").unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("(GUARDRAIL_KEYRING) is no keyring"), "{error}");
+    own.mirror("trixie", "other");
+    let error = own.fetch_named("c", "good.gpg");
+    assert_eq!(error.unwrap(), "mine", "what is indexed is still fetched");
+    own.forget();
+    assert!(matches!(own.fetch_named("d", "good.gpg"), Err(Error::Untrusted { .. })));
 }
 
 #[test]

@@ -5,12 +5,19 @@ use crate::fetch::cache::Cache;
 use crate::fetch::packages::unpacked;
 use sha2::{Digest, Sha256};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// How files of packages end: Fedora's, SUSE's and others', and Arch's.
 const ENDINGS: [&str; 4] = [".rpm", ".pkg.tar.zst", ".pkg.tar.xz", ".pkg.tar.gz"];
+/// Where packages of a kernel's headers have them, before its release: Debian's and `bindeb-pkg`'s, and those of `rpm-pkg`.
+const HEADERS: [&str; 2] = ["usr/src/linux-headers-", "usr/src/kernels/"];
+/// Where `make install` puts an image without a program of the distribution that names it by its release.
+const UNNAMED: [&str; 2] = ["boot/vmlinuz", "vmlinuz"];
+/// Bytes of an image that hold its boot sector, and the text of its release.
+const HEAD: u64 = 64 << 10;
 /// What the build of a kernel says of its release.
 const RELEASE: &str = "include/config/kernel.release";
 /// The image that it makes.
@@ -49,6 +56,33 @@ pub(crate) fn unpack(package: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new("bsdtar");
     command.arg("-xf").arg(package).arg("-C").arg(folder).arg("--no-same-owner");
     unpacked(&mut command, ["bsdtar", "libarchive-tools"], package, folder)
+}
+
+/// The folders below a root that may have the headers of a release.
+pub(crate) fn headers(root: &Path, release: &str) -> Vec<PathBuf> {
+    HEADERS.map(|folder| root.join(format!("{folder}{release}"))).to_vec()
+}
+
+/// The image of this release that `make install` put below a root; `None` where its name and its text do not say that it
+/// is of this release.
+pub(crate) fn installed(root: &Path, release: &str) -> Option<PathBuf> {
+    let named = root.join(format!("vmlinuz-{release}"));
+    let unnamed = UNNAMED.map(|name| root.join(name)).into_iter();
+    let mut fitting = unnamed.filter(|image| release_of_image(image).as_deref() == Some(release));
+    Some(named).filter(|image| image.is_file()).or_else(|| fitting.next())
+}
+
+/// The release that an image's boot sector names (`kernel_version` of the boot protocol).
+fn release_of_image(image: &Path) -> Option<String> {
+    let mut head = Vec::new();
+    fs::File::open(image).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+    if head.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    let at = u16::from_le_bytes([*head.get(0x20e)?, *head.get(0x20f)?]);
+    let text = head.get(usize::from(at) + 0x200..)?;
+    let end = text.iter().position(|byte| *byte == b' ' || *byte == 0)?;
+    String::from_utf8(text[..end].to_vec()).ok()
 }
 
 /// The kernel that was built in a folder; `None` where the folder is no kernel's. The cache gets a folder that leads to its
@@ -99,6 +133,29 @@ mod tests {
         }
         for name in ["linux.deb", "rpm", "a.tar.zst", "/"] {
             assert!(!is_package(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_image_without_a_release_in_its_name_says_it() {
+        let root = tempfile::tempdir().unwrap();
+        let image = root.path().join("vmlinuz");
+        let mut bytes = vec![0; 0x400];
+        bytes[0x202..0x206].copy_from_slice(b"HdrS");
+        bytes[0x20e..0x210].copy_from_slice(&0x180u16.to_le_bytes());
+        bytes[0x380..0x38e].copy_from_slice(b"6.1.0-own (me)");
+        fs::write(&image, &bytes).unwrap();
+        let found = |release| installed(root.path(), release);
+        assert_eq!(found("6.1.0-own"), Some(image.clone()));
+        assert_eq!(found("6.1.0"), None);
+        let named = root.path().join("vmlinuz-6.1.0");
+        fs::write(&named, "").unwrap();
+        assert_eq!(found("6.1.0"), Some(named));
+        // No length and no offset of a damaged one leads beyond its end.
+        bytes[0x20e..0x210].copy_from_slice(&u16::MAX.to_le_bytes());
+        for bytes in [&bytes[..], &bytes[..0x206], &bytes[..3], b""] {
+            fs::write(&image, bytes).unwrap();
+            assert_eq!(found("6.1.0-own"), None);
         }
     }
 

@@ -18,6 +18,12 @@ pub const DEFAULT: &str = "6.1";
 /// The name of the kernel that this machine runs.
 const HOST: &str = "host";
 
+/// How releases of Debian's kernels end.
+const DEBIANS: &str = "-amd64";
+
+/// The file of headers that says what the kernel and its modules export.
+const SYMBOLS: &str = "Module.symvers";
+
 /// A kernel that can be booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -101,7 +107,7 @@ pub fn list(cache: &Cache) -> Vec<Listed> {
 pub fn headers(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
     let release = &kernel.release;
     let base = release
-        .strip_suffix("-amd64")
+        .strip_suffix(DEBIANS)
         .ok_or_else(|| Error::BadValue(format!("no headers packages are known for kernel {release}")))?;
     // Up to 6.1 the build programs are shared by all builds of a version.
     let (build, flavor) = flavored(base);
@@ -124,13 +130,25 @@ pub(crate) fn running() -> Result<String> {
     Ok(fs::read_to_string(path).context("read", path)?.trim().to_owned())
 }
 
-/// The headers tree of `kernel`: where it was built or installed, else from the archive.
+/// The headers tree of `kernel`: where it was built or installed, in the packages that it came in, else from the
+/// archive.
 pub fn headers_tree(packages: &Packages, kernel: &Kernel) -> Result<PathBuf> {
-    let own = kernel.modules.join("build");
-    if own.join("Module.symvers").is_file() {
+    let Kernel { release, modules, .. } = kernel;
+    let own = modules.join("build");
+    if own.join(SYMBOLS).is_file() {
         return own.canonicalize().context("find", &own);
     }
-    Ok(headers(packages, kernel)?.join(format!("usr/src/linux-headers-{}", kernel.release)))
+    if release.ends_with(DEBIANS) {
+        return Ok(headers(packages, kernel)?.join(format!("usr/src/linux-headers-{release}")));
+    }
+    let root = root_and_release(modules).map(|(root, _)| root);
+    let places = root.into_iter().flat_map(|root| foreign::headers(&root, release));
+    places.into_iter().find(|folder| folder.join(SYMBOLS).is_file()).ok_or_else(|| Error::BadKernel {
+        path: own.clone(),
+        why: format!(
+            "kernel {release} has no headers ({SYMBOLS}) there, which drivers are built with; run make modules where it was built, or put its package of headers (linux-headers, kernel-devel) beside the other one"
+        ),
+    })
 }
 
 /// The folder with the source of `kernel`'s version, from the archive, without documentation, architectures
@@ -375,7 +393,8 @@ fn in_tree(tree: &Path, release: Option<&str>) -> Result<Kernel> {
                 continue;
             }
             let images = [modules.join("vmlinuz"), tree.join("boot").join(format!("vmlinuz-{name}"))];
-            if let Some(vmlinuz) = images.into_iter().find(|image| image.is_file()) {
+            let image = images.into_iter().find(|image| image.is_file());
+            if let Some(vmlinuz) = image.or_else(|| foreign::installed(tree, &name)) {
                 found.push(Kernel { release: name, vmlinuz, modules });
             }
         }
@@ -469,6 +488,29 @@ mod tests {
                 .to_string()
                 .contains("cannot be unpacked")
         );
+    }
+
+    #[test]
+    fn headers_come_from_the_build_or_from_the_packages_of_a_kernel() {
+        let (cache, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let packages = Packages::new(&Cache::at(cache.path()).unwrap());
+        let (release, modules) = ("6.1.0-own".to_owned(), root.path().join("lib/modules/6.1.0-own"));
+        let kernel = Kernel { release, vmlinuz: root.path().join("vmlinuz"), modules: modules.clone() };
+        let found = || headers_tree(&packages, &kernel);
+        let error = found().unwrap_err();
+        let said = error.to_string();
+        assert!(
+            error.is_usage() && said.contains("kernel 6.1.0-own has no headers (Module.symvers)"),
+            "{said}"
+        );
+        for folder in
+            ["usr/src/kernels/6.1.0-own", "usr/src/linux-headers-6.1.0-own", "lib/modules/6.1.0-own/build"]
+        {
+            let folder = root.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(SYMBOLS), "").unwrap();
+            assert_eq!(found().unwrap(), folder.canonicalize().unwrap());
+        }
     }
 
     #[test]

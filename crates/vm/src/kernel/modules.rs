@@ -23,6 +23,8 @@ const ENDINGS: [&str; 3] = [".ko", ".ko.xz", ".ko.zst"];
 #[derive(Clone, Debug)]
 pub struct Modules {
     release: String,
+    /// The folder that holds them.
+    folder: PathBuf,
     files: BTreeMap<String, PathBuf>,
     built_in: BTreeSet<String>,
     parser: Parser,
@@ -146,7 +148,10 @@ impl Modules {
         }
         let list = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
         let built_in = list.lines().filter_map(|line| module_name(Path::new(line))).collect();
-        Ok(Modules { release: kernel.release.clone(), files, built_in, parser: parser.clone() })
+        // Where the kernel was built, this leads to the tree.
+        let folder = kernel.modules.join("kernel");
+        let (release, folder) = (kernel.release.clone(), folder.canonicalize().context("find", &folder)?);
+        Ok(Modules { release, folder, files, built_in, parser: parser.clone() })
     }
 
     /// The names of all modules.
@@ -174,6 +179,9 @@ impl Modules {
         let Some(path) = self.files.get(&name) else {
             if self.built_in.contains(&name) {
                 return Err(Error::BuiltIn { name, release: self.release.clone() });
+            }
+            if self.files.is_empty() {
+                return Err(Error::NoModules { release: self.release.clone(), folder: self.folder.clone() });
             }
             let near = suggest(&name, self.names());
             return Err(Error::Unknown { what: "driver", name: driver.to_owned(), near });
@@ -463,6 +471,33 @@ mod tests {
         for name in ["e1000", "8021q", "snd_hda_intel", "x.guarded", &"x".repeat(55)] {
             assert!(refuse_name(Path::new("x.ko"), name).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_kernel_without_modules_says_how_it_gets_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Kernel {
+            release: "6.1-own".into(),
+            vmlinuz: folder.path().join("vmlinuz"),
+            modules: folder.path().to_path_buf(),
+        };
+        let said = || {
+            let modules = Modules::of(&kernel, &Parser::here());
+            modules.and_then(|modules| modules.plan("e1000")).unwrap_err()
+        };
+        assert!(said().to_string().starts_with("cannot list "), "{}", said());
+        fs::create_dir(folder.path().join("kernel")).unwrap();
+        let error = said();
+        let wanted = format!(
+            "kernel 6.1-own has no modules in {}/kernel; build it with CONFIG_MODULES=y",
+            folder.path().canonicalize().unwrap().display()
+        );
+        assert!(error.is_usage() && error.to_string().starts_with(&wanted), "{error}");
+        fs::write(folder.path().join("modules.builtin"), "kernel/drivers/e1000.ko\n").unwrap();
+        assert!(matches!(said(), Error::BuiltIn { .. }));
+        fs::remove_file(folder.path().join("modules.builtin")).unwrap();
+        fs::write(folder.path().join("kernel/e100.ko"), "").unwrap();
+        assert!(said().to_string().ends_with("the nearest is 'e100'"), "{}", said());
     }
 
     #[test]
