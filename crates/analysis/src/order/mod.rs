@@ -33,6 +33,7 @@ pub use context::{ContextOrder, Entry, Now};
 pub(crate) use context::{MAX_PENDING, Pending, is_task};
 pub use guardrail_knowledge::chart::{self, Chart};
 use guardrail_knowledge::effect::{Key, LockKind, LockMode};
+use guardrail_trace::event::Access;
 use lent::Lent;
 use locks::Locks;
 pub(crate) use locks::Name;
@@ -166,6 +167,31 @@ impl Order {
     /// Kind and address of a lock; `None` where it is not known.
     pub fn lock(&self, lock: LockId) -> Option<&LockInfo> {
         self.locks.info(lock)
+    }
+
+    /// A context stores to its memory. Kernels that are not preempted inline the release of spin locks and rwlocks: one byte is
+    /// cleared, or a reader subtracts itself (include/asm-generic/qspinlock.h and qrwlock.h).
+    #[inline]
+    pub(crate) fn stored(&self, context: &mut ContextOrder, access: &Access, locked: bool) {
+        if !context.held.is_empty() && (access.size == 1 && !locked || access.size == 4 && locked) {
+            self.may_give_back(context, access.addr, locked);
+        }
+    }
+
+    #[cold]
+    fn may_give_back(&self, context: &mut ContextOrder, addr: u64, reads: bool) {
+        let released = |held: &Acquired| {
+            self.lock(held.lock).is_some_and(|info| {
+                info.address == addr
+                    && match held.mode {
+                        LockMode::Exclusive => !reads && matches!(info.kind, LockKind::Spin | LockKind::Rw),
+                        LockMode::Shared => reads && info.kind == LockKind::Rw,
+                    }
+            })
+        };
+        if context.held.iter().any(released) {
+            context.give_back(addr);
+        }
     }
 
     /// Whether the memory of a lock is still the one that it was in when it got its number.

@@ -114,6 +114,7 @@ impl Memory for Fan<'_> {
     fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value) {
         if self.order {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
+            self.state.order.stored(&mut self.context.order, &access, ctx.access.locked);
         }
         let which = &self.accessed.stores;
         self.some(which, |checker, cx| checker.store(cx, ctx, access, value));

@@ -21,6 +21,39 @@ fn a_lock_is_held_from_its_return_to_its_unlock() {
 }
 
 #[test]
+fn a_release_that_is_inlined_is_a_store() {
+    let mut g = Guest::new();
+    let (a, b) = (task(1), task(2));
+    let clears = [0xc6, 0x07, 0];
+    let stored = |size| [store(0, LOCK, size)];
+    for (who, n) in [(a, 1), (b, 3)] {
+        g.by(&who).enter("vfs_read", &[]).called("_raw_spin_lock", &[LOCK], 0).write(n);
+        // mov byte [rdi], 0
+        g.by(&who).block(&clears, &stored(1)).write(n + 1).ret(0);
+    }
+    assert_eq!(g.written(3).common, [1]);
+    assert!(g.written(4).common.is_empty());
+    // A store of another thread's, or of more than the byte, releases nothing.
+    g.by(&a).enter("vfs_read", &[]).called("_raw_spin_lock", &[LOCK], 0);
+    g.by(&b).enter("vfs_read", &[]).block(&clears, &stored(1)).ret(0);
+    g.by(&a).block(&[0xc7, 0x07, 0, 0, 0, 0], &stored(4)).write(5).ret(0);
+    assert_eq!(g.written(5).common, [1, 3]);
+}
+
+#[test]
+fn an_inlined_release_of_a_reader_is_atomic() {
+    let mut g = Guest::new();
+    let (a, b) = (task(1), task(2));
+    g.by(&a).enter("vfs_read", &[]).called("_raw_write_lock", &[LOCK], 0).write(1);
+    g.by(&a).block(&[0xc6, 0x07, 0], &[store(0, LOCK, 1)]).write(2).ret(0);
+    g.by(&b).enter("vfs_read", &[]).called("_raw_read_lock", &[LOCK], 0).write(3);
+    // lock sub dword [rdi], 0x200
+    g.by(&b).block(&[0xf0, 0x81, 0x2f, 0, 2, 0, 0], &[load(0, LOCK, 4), store(0, LOCK, 4)]).write(4).ret(0);
+    assert_eq!((g.written(3).common, g.written(4).common), (vec![1], vec![]));
+    assert!(g.written(2).common.is_empty());
+}
+
+#[test]
 fn a_lock_that_was_refused_is_not_held() {
     let mut g = Guest::new();
     let a = task(1);
@@ -239,6 +272,12 @@ fn a_section_that_protects_nothing_waits_for_the_lock() {
     });
     assert_eq!((after, later), (vec![2], vec![]));
     assert_eq!(around(|_, _| {}), (vec![2], vec![]));
+    // An inlined release ends it in the middle of a block: mov byte [rdi], 0; mov [rsi], eax.
+    let waits = around(|g, who| {
+        locked(g, who);
+        g.by(who).block(&[0xc6, 0x07, 0, 0x89, 0x06], &[store(0, L, 1), store(1, L + 0x200, 4)]);
+    });
+    assert_eq!(waits, (vec![1, 2, 5], vec![1, 2, 5]));
 }
 
 #[test]
