@@ -18,7 +18,7 @@ const ALL_SYMBOLS: Need =
     Need { option: "the names of its variables (CONFIG_KALLSYMS_ALL)", symbols: &["init_task"] };
 
 /// Everything else, in the order in which a person meets it.
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 16] = [
     Need { option: "modules (CONFIG_MODULES)", symbols: &["__x64_sys_init_module"] },
     Need { option: "unloading of modules (CONFIG_MODULE_UNLOAD)", symbols: &["__x64_sys_delete_module"] },
     Need { option: "several processors (CONFIG_SMP)", symbols: &["start_secondary"] },
@@ -26,6 +26,11 @@ const NEEDS: [Need; 15] = [
     Need {
         option: "a memory layout that is chosen at boot (CONFIG_RANDOMIZE_MEMORY or CONFIG_X86_5LEVEL)",
         symbols: &["page_offset_base"],
+    },
+    // Otherwise the address of a page does not follow from that of its `struct page` alone.
+    Need {
+        option: "a table of all pages in one piece (CONFIG_SPARSEMEM_VMEMMAP)",
+        symbols: &["vmemmap_populate"],
     },
     Need { option: "messages (CONFIG_PRINTK)", symbols: &["vprintk_emit"] },
     Need {
