@@ -26,6 +26,7 @@ fn main() {
     let trials = vec![
         Trial::test("an empty cache without a network", empty_without_network),
         Trial::test("the cache of this machine without a network", without_network),
+        Trial::test("the cache of this machine in a namespace of its user alone", alone),
         Trial::test("a cache that is read-only", read_only),
         Trial::test("an empty cache that is read-only", empty_read_only),
         Trial::test("sources without a network and crates", crates_without_network),
@@ -91,6 +92,13 @@ fn empty_without_network() -> Result<(), Failed> {
 fn without_network() -> Result<(), Failed> {
     let cache = Cache::open()?;
     finds(&run(apart("--net"), cache.root(), "check zoo/leak"))
+}
+
+/// Root is the only user there: the processes of the run cannot take users of their own.
+fn alone() -> Result<(), Failed> {
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net"]);
+    finds(&run(command, Cache::open()?.root(), "check zoo/leak"))
 }
 
 fn read_only() -> Result<(), Failed> {

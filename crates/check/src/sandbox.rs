@@ -5,7 +5,7 @@
 
 use crate::input::AnalysisInput;
 use guardrail_jail::filter::{ALLOW, Filter, REFUSE};
-use guardrail_jail::{Jail, Role, become_user, limit, stay_alone};
+use guardrail_jail::{Jail, Role, become_user, is_alone, limit, stay_alone};
 use std::io;
 
 /// The user and group without rights, which other programs of the system may have as well.
@@ -18,6 +18,8 @@ const MAX_FILES: u64 = 32;
 /// Leaves a process the files that a jail lists, for good: it runs no program, connects to nothing, and signals nothing.
 /// Other threads that run already are not confined.
 pub fn confine(jail: &Jail) -> io::Result<()> {
+    // What it leaves its user by, later.
+    is_alone();
     let mut filter = needed();
     for number in OPENING.iter().chain(LEAVING) {
         filter.always(*number, ALLOW);
@@ -192,6 +194,7 @@ const LEAVING: &[libc::c_long] = &[
     libc::SYS_setgroups,
     libc::SYS_setresgid,
     libc::SYS_setresuid,
+    libc::SYS_capset,
     libc::SYS_prctl,
     libc::SYS_seccomp,
     libc::SYS_prlimit64,

@@ -29,7 +29,7 @@ pub use landlock::{Landlock, available};
 pub use limits::limit;
 pub use list::Jail;
 pub use reach::out_of_reach;
-pub use user::{Role, become_user, stay_alone};
+pub use user::{Role, become_user, is_alone, stay_alone};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 /// The first uid that is taken. System users, users of other machines, subordinate ids and containers are below it
 /// (systemd's list leaves from 1879048192 to 2147352575 unused).
@@ -48,11 +49,17 @@ pub fn become_user(user: u32) -> io::Result<()> {
 /// Stays who the process is, without any right in its user namespace, where the namespace has no other user: as under
 /// `unshare -r`, whose root is the plain user that called it. Elsewhere it is an error.
 pub fn stay_alone() -> io::Result<()> {
-    let map = fs::read_to_string("/proc/self/uid_map")?;
-    match only_one(&map) {
+    match is_alone() {
         true => no_rights(),
         false => Err(io::Error::from_raw_os_error(libc::EPERM)),
     }
+}
+
+/// Whether the process's user namespace has no other user. A process that is confined cannot look, so one that will ask
+/// looks before.
+pub fn is_alone() -> bool {
+    static ALONE: OnceLock<bool> = OnceLock::new();
+    *ALONE.get_or_init(|| fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| only_one(&map)))
 }
 
 /// Whether a namespace with this map of users has one user alone.
@@ -115,6 +122,6 @@ mod tests {
         for other in others {
             assert!(!only_one(other), "{other:?}");
         }
-        assert!(stay_alone().is_err() || only_one(&fs::read_to_string("/proc/self/uid_map").unwrap()));
+        assert!(is_alone() || stay_alone().is_err());
     }
 }
