@@ -3,7 +3,6 @@
 use crate::attempt::Attempt;
 use crate::claims::LOST;
 use crate::engine::local::{Local, Work};
-use crate::engine::nats::inbox::Inbox;
 use crate::engine::nats::link::{Link, unpack};
 use crate::engine::nats::{ACK_WAIT, Failure, JOBS, MAX_AGE, RESULTS, build_word, subject};
 use crate::engine::{Engine, Run};
@@ -14,6 +13,7 @@ use crate::unfit::Unfit;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::Stream;
+use futures_util::StreamExt;
 use guardrail_host::error::sentence;
 use guardrail_host::{Host, HostError};
 use std::collections::HashMap;
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// How many jobs are sent before their receipts are waited for.
 const BATCH: usize = 200;
+/// How many results are taken at a time.
+const RESULTS_AT_ONCE: usize = 100;
 /// The shortest and the longest wait for results.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(200);
@@ -38,7 +40,6 @@ pub struct Nats {
     address: String,
     link: Link,
     streams: Option<Streams>,
-    inbox: Inbox,
     jobs: HashMap<Key, Job>,
     local: Option<Local>,
     /// When something came last, or was looked for.
@@ -66,7 +67,6 @@ impl Nats {
             address: address.to_owned(),
             link,
             streams: None,
-            inbox: Inbox::default(),
             jobs: HashMap::new(),
             local: None,
             quiet: Instant::now(),
@@ -133,7 +133,17 @@ impl Nats {
     /// Takes results for about so long, and returns their number; `None` where the server is away.
     fn take(&mut self, run: &Run<'_>, time: Duration) -> Result<Option<usize>, HostError> {
         let Some(streams) = &self.streams else { return Ok(None) };
-        let Ok(messages) = self.inbox.take(&self.link, &streams.inbox, time) else {
+        let fetch = async {
+            let batch = streams.inbox.batch().max_messages(RESULTS_AT_ONCE).expires(time).messages().await;
+            let mut batch = batch.map_err(|error| sentence(&error))?;
+            // The first one is waited for, and the others only if they are there.
+            let mut messages = Vec::new();
+            while let Some(message) = batch.next().await {
+                messages.push(message.map_err(|error| error.to_string())?);
+            }
+            Ok::<_, String>(messages)
+        };
+        let Some(Ok(messages)) = self.link.within(time + Duration::from_secs(3), fetch) else {
             return self.is_away(Instant::now()).map(|()| None);
         };
         self.away = None;

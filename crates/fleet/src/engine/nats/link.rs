@@ -1,7 +1,6 @@
 //! The connection to the server. It reconnects by itself, and calls are tried again until the server has been away too long.
 
 use crate::engine::nats::{ACK_WAIT, JOBS, MAX_AGE, PROGRESS, RESULTS, WORKERS};
-use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, AckKind, Context, Message};
@@ -70,11 +69,6 @@ impl Drop for Beats {
 pub struct Connected(Arc<AtomicU64>);
 
 impl Connected {
-    /// The number of connections so far.
-    pub fn count(&self) -> u64 {
-        self.0.load(SeqCst)
-    }
-
     /// Runs a future for at most so long, and not longer than the connection lasts; `None` where it did not end.
     pub async fn attempt<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let (before, end) = (self.0.load(SeqCst), Instant::now() + limit);
@@ -151,11 +145,6 @@ impl Link {
         // It starts a task of its own.
         let context = runtime.block_on(async { jetstream::new(client.clone()) });
         Ok(Link { runtime, client, context, address: address.to_owned(), connected, outage })
-    }
-
-    /// Whether the connection stands, as far as this side knows.
-    pub fn is_connected(&self) -> bool {
-        self.client.connection_state() == State::Connected
     }
 
     /// How long the server may be away.

@@ -12,7 +12,6 @@
 //! A queue is a store's id with a run's, so that several controllers can share a server.
 
 mod controller;
-mod inbox;
 mod link;
 mod worker;
 

@@ -24,8 +24,6 @@ use tokio::task::JoinHandle;
 
 /// How long the server keeps a request for a job.
 const REQUEST: Duration = Duration::from_secs(2);
-/// How much later a request counts as over of which the server does not say it.
-const FORGOTTEN: Duration = Duration::from_secs(1);
 /// The time between two looks at signals while a worker waits for a job.
 const GLANCE: Duration = Duration::from_millis(50);
 /// How long a worker that ends waits for a job that is on its way to it.
@@ -150,10 +148,7 @@ impl Working<'_> {
         let mut ahead = self.ahead.take().unwrap_or_else(|| self.ask(consumer));
         let host = self.host;
         match self.link.block(until(host, Duration::ZERO, &mut ahead)) {
-            Some(taken) => match taken.map_err(|error| error.to_string())? {
-                Ok(None) if !self.link.is_connected() => Err("the connection is lost".to_owned()),
-                taken => taken,
-            },
+            Some(taken) => taken.map_err(|error| error.to_string())?,
             None => {
                 ahead.abort();
                 Ok(None)
@@ -170,8 +165,8 @@ impl Working<'_> {
                 let mut batch = batch.map_err(|error| sentence(&error))?;
                 batch.next().await.transpose().map_err(|error| error.to_string())
             };
-            // A server that forgets to say that a request is over has no job, either.
-            let message = connected.attempt(REQUEST + FORGOTTEN, fetch).await.unwrap_or(Ok(None))?;
+            let fetched = connected.attempt(REQUEST + Duration::from_secs(3), fetch).await;
+            let message = fetched.unwrap_or_else(|| Err("no answer".to_owned()))?;
             // From here on the server is to know that somebody has the job.
             Ok(message.map(|message| Taken { beats: Beats::begin(&message, longest(&message)), message }))
         })
