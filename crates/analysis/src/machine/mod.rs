@@ -10,7 +10,7 @@ mod world;
 
 pub use blocks::{BlockInfo, Blocks, End};
 pub use context::{Activation, Context, Out, Version, length};
-pub use modules::{MAX_REGION, Module, Modules, Other};
+pub use modules::{Gone, MAX_REGION, Module, Modules, Other};
 pub use objects::{LARGEST_SLAB, Object, ObjectId, Objects, kmalloc_slot};
 pub use rooms::rooms;
 pub use state::{State, describe};

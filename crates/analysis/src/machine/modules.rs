@@ -29,6 +29,8 @@ const GONE: u64 = 0xffff_ec00_0000_0000;
 pub const MAX_REGION: u64 = 1 << 30;
 /// Most such regions.
 const MAX_GONE: usize = 4096;
+/// The end of their addresses.
+const GONE_TO: u64 = GONE + MAX_GONE as u64 * MAX_REGION;
 
 /// A region of a loaded module whose memory belongs to another now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,11 @@ pub struct Gone {
 }
 
 impl Gone {
+    /// Where it was: its start and its end.
+    pub fn was(&self) -> (u64, u64) {
+        (self.was.start, self.was.start.saturating_add(self.was.size))
+    }
+
     /// The address by which a former address of the region is named.
     pub fn named(&self, addr: u64) -> u64 {
         match addr.wrapping_sub(self.was.start) {
@@ -112,10 +119,17 @@ impl Modules {
     /// A module comes to these regions. Returns which ones of loaded modules are gone since, and have other addresses now.
     pub fn make_way(&mut self, regions: &[Region]) -> Vec<Gone> {
         let first = self.gone.len();
-        for module in self.list.iter_mut().filter(|module| module.loaded) {
-            for old in module.regions.iter_mut().filter(|old| regions.iter().any(|new| overlap(old, new))) {
+        let lies_there = |old: &&mut Region| regions.iter().any(|new| overlap(old, new));
+        'all: for module in self.list.iter_mut().filter(|module| module.loaded) {
+            // What is gone already stays where it is named, whatever a log says.
+            for old in module
+                .regions
+                .iter_mut()
+                .filter(|old| old.start < GONE || old.start >= GONE_TO)
+                .filter(lies_there)
+            {
                 if self.gone.len() >= MAX_GONE {
-                    return self.gone.split_off(first);
+                    break 'all;
                 }
                 let now = GONE + self.gone.len() as u64 * MAX_REGION;
                 self.gone.push(Gone { was: *old, now });
@@ -314,6 +328,24 @@ mod tests {
         modules.unload(1).unwrap();
         assert_eq!(name(&modules, now), ("core".into(), "init".into(), 0x810));
         assert!(!modules.contains(now) && modules.make_way(&[region(now, 8)]).is_empty());
+    }
+
+    #[test]
+    fn no_two_regions_that_are_gone_share_an_address() {
+        let mut modules = Modules::default();
+        let regions: Vec<Region> =
+            (0..MAX_GONE as u64 + 10).map(|n| region(0x1000 * (n + 1), 0x1000)).collect();
+        let (name, map) = ("core".to_owned(), ModuleMap::default());
+        modules.add(Module { name, address: 1, regions: regions.clone(), loaded: true, map }).unwrap();
+        let mut count = 0;
+        for _ in 0..3 {
+            count += modules.make_way(&regions).len();
+        }
+        let mut starts: Vec<u64> = modules.list()[0].regions.iter().map(|region| region.start).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!((count, starts.len()), (MAX_GONE, regions.len()));
+        assert!(modules.make_way(&[region(GONE, u64::MAX - GONE)]).is_empty());
     }
 
     #[test]

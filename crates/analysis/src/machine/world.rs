@@ -162,6 +162,11 @@ pub trait World {
     fn dma_skip_sync(&self) -> Option<u64> {
         None
     }
+    /// Whether the kernel's drivers release spin locks and rwlocks without a call.
+    fn inlines_unlock(&self) -> bool {
+        false
+    }
+
     /// Whether the kernel keeps redzones around all objects of its slab caches (`slub_debug=Z`).
     fn redzones(&self) -> bool {
         false

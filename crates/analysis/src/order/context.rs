@@ -69,8 +69,6 @@ pub(crate) struct Section {
     protects: bool,
     /// The section has a locked instruction.
     atomic: bool,
-    /// The lock was given back in the block that runs.
-    over: bool,
 }
 
 /// A call with effects on order that are not complete.
@@ -100,8 +98,6 @@ pub struct ContextOrder {
     pub now: Now,
     /// The held locks, in the order in which the context took them.
     pub held: Vec<Acquired>,
-    /// Addresses of held locks that the block so far has given back by a store: some kernels' releases are inlined.
-    pub(crate) given_back: Vec<u64>,
     /// The entries that have not returned; innermost last.
     pub entries: Vec<Entry>,
     /// The pid when the context last ran: the address of a task is reused.
@@ -135,7 +131,6 @@ impl ContextOrder {
             level,
             now: Now::default(),
             held: Vec::new(),
-            given_back: Vec::new(),
             entries: Vec::new(),
             pid,
             cpu: 0,
@@ -237,7 +232,7 @@ impl ContextOrder {
     /// The driver has taken a spin lock.
     pub(crate) fn begin_section(&mut self, lock: LockId, address: u64) {
         if self.sections.len() < MAX_SECTIONS {
-            self.sections.push(Section { lock, address, protects: false, atomic: false, over: false });
+            self.sections.push(Section { lock, address, protects: false, atomic: false });
         }
     }
 
@@ -246,16 +241,6 @@ impl ContextOrder {
         let Some(at) = self.sections.iter().rposition(|section| section.lock == lock) else { return false };
         let section = self.sections.remove(at);
         section.atomic && !section.protects
-    }
-
-    /// The block that runs has given back the lock at this address.
-    pub(crate) fn give_back(&mut self, address: u64) {
-        if !self.given_back.contains(&address) {
-            self.given_back.push(address);
-        }
-        for section in self.sections.iter_mut().filter(|section| section.address == address) {
-            section.over = true;
-        }
     }
 
     /// The driver calls a function that may access what the lock protects.
@@ -272,7 +257,7 @@ impl ContextOrder {
         let aside = insn.access.per_cpu
             || insn.rsp.is_some_and(|rsp| same_stack(rsp, access.addr))
             || IMAGE.contains(&access.addr);
-        for section in self.sections.iter_mut().filter(|section| !section.over) {
+        for section in &mut self.sections {
             if insn.access.locked {
                 section.atomic = true;
             } else if !aside && access.addr.abs_diff(section.address) >= NEAR {

@@ -169,17 +169,16 @@ impl Order {
         self.locks.info(lock)
     }
 
-    /// A context stores to its memory. Kernels that are not preempted inline the release of spin locks and rwlocks: one byte is
-    /// cleared, or a reader subtracts itself (include/asm-generic/qspinlock.h and qrwlock.h).
+    /// The held lock that a store of a context gives back. Kernels that are not preempted inline the release of spin locks and
+    /// rwlocks: one byte is cleared, or a reader subtracts itself (include/asm-generic/qspinlock.h and qrwlock.h).
     #[inline]
-    pub(crate) fn stored(&self, context: &mut ContextOrder, access: &Access, locked: bool) {
-        if !context.held.is_empty() && (access.size == 1 && !locked || access.size == 4 && locked) {
-            self.may_give_back(context, access.addr, locked);
-        }
+    pub(crate) fn given_back(&self, context: &ContextOrder, access: &Access, locked: bool) -> Option<usize> {
+        let fits = access.size == 1 && !locked || access.size == 4 && locked;
+        if context.held.is_empty() || !fits { None } else { self.released(context, access.addr, locked) }
     }
 
     #[cold]
-    fn may_give_back(&self, context: &mut ContextOrder, addr: u64, reads: bool) {
+    fn released(&self, context: &ContextOrder, addr: u64, reads: bool) -> Option<usize> {
         let released = |held: &Acquired| {
             self.lock(held.lock).is_some_and(|info| {
                 info.address == addr
@@ -189,9 +188,7 @@ impl Order {
                     }
             })
         };
-        if context.held.iter().any(released) {
-            context.give_back(addr);
-        }
+        context.held.iter().rposition(released)
     }
 
     /// Whether the memory of a lock is still the one that it was in when it got its number.

@@ -79,6 +79,22 @@ impl Fan<'_> {
         }
     }
 
+    /// The context gives back a lock by a store.
+    #[cold]
+    fn give_back(&mut self, at: usize) {
+        let held = self.context.order.held[at].clone();
+        self.each(|checker, cx| checker.unlocked(cx, held.lock, Some(&held), false));
+        let (state, context) = (&mut self.state.order, &mut self.context.order);
+        let strand = context.now.strand;
+        if context.end_section(held.lock) {
+            state.waited_for_holders(strand, held.lock);
+        }
+        state.given(strand, held.lock, held.mode);
+        context.now.clock = state.clock(strand);
+        context.held.remove(at);
+        context.now.locks = state.lockset(&context.held);
+    }
+
     /// A string instruction has accessed a range.
     fn range(&mut self, addr: u64, range: &RepRange, store: bool) {
         self.touches(addr, range);
@@ -114,7 +130,6 @@ impl Memory for Fan<'_> {
     fn store(&mut self, ctx: &InsnCtx, access: Access, value: Value) {
         if self.order {
             self.state.order.touches(&mut self.context.order, access.addr, u64::from(access.size));
-            self.state.order.stored(&mut self.context.order, &access, ctx.access.locked);
         }
         let which = &self.accessed.stores;
         self.some(which, |checker, cx| checker.store(cx, ctx, access, value));
@@ -122,6 +137,11 @@ impl Memory for Fan<'_> {
         // The store itself is part of what it releases.
         if self.order {
             self.state.order.touched(&mut self.context.order, ctx, &access);
+            if self.state.world.inlines_unlock()
+                && let Some(at) = self.state.order.given_back(&self.context.order, &access, ctx.access.locked)
+            {
+                self.give_back(at);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Modules are loaded and unloaded.
 
 use super::Replay;
-use crate::machine::{MAX_REGION, Module, Object, Other, Region};
+use crate::machine::{Gone, MAX_REGION, Module, Object, Other, Region};
 use guardrail_trace::event::Head;
 
 impl Replay {
@@ -36,6 +36,11 @@ impl Replay {
     fn make_way(&mut self, regions: &[Region]) {
         let gone = self.state.modules.make_way(regions);
         if !gone.is_empty() {
+            // What else is known by the addresses is over, as with an unload.
+            for (from, to) in gone.iter().map(Gone::was) {
+                self.state.blocks.retire(from, to);
+                self.module_free(from, to);
+            }
             let named =
                 |at| gone.iter().map(|region| region.named(at)).find(|&named| named != at).unwrap_or(at);
             self.state.stacks.readdress(named);

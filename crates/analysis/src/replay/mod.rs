@@ -396,9 +396,6 @@ impl Replay {
         }
         context.low = low;
         context.regs = Some(regs);
-        if !context.order.given_back.is_empty() {
-            self.give_back(v, c);
-        }
     }
 
     /// A segment ends: runs what is certain to have run.

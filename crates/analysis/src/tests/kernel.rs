@@ -258,6 +258,9 @@ impl World for Kernel {
     fn dma_skip_sync(&self) -> Option<u64> {
         self.dma_skip_sync
     }
+    fn inlines_unlock(&self) -> bool {
+        true
+    }
     fn redzones(&self) -> bool {
         self.redzones
     }

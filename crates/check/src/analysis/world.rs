@@ -291,6 +291,10 @@ impl World for KernelWorld {
         self.redzones
     }
 
+    fn inlines_unlock(&self) -> bool {
+        self.image.address_of("_raw_spin_unlock").is_none()
+    }
+
     fn dma_skip_sync(&self) -> Option<u64> {
         let btf = self.image.btf();
         // It is a bitfield at first, and a bit of a flags array since 7.1.

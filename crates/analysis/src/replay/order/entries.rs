@@ -325,7 +325,7 @@ impl Replay {
         {
             self.state.order.release(entry.strand, module);
         }
-        if comes || goes {
+        if (comes || goes) && self.state.order.parts().states {
             self.release_needed(entry);
         }
     }

@@ -78,23 +78,6 @@ impl Replay {
         }
     }
 
-    /// Releases the locks that the block has given back by stores.
-    pub(in crate::replay) fn give_back(&mut self, v: usize, c: usize) {
-        let Some(context) = self.contexts.get_mut(c) else { return };
-        for address in std::mem::take(&mut context.order.given_back) {
-            let held = self.contexts.get(c).and_then(|context| {
-                let at = |held: &&Acquired| {
-                    self.state.order.lock(held.lock).is_some_and(|info| info.address == address)
-                };
-                let held = context.order.held.iter().rfind(at)?;
-                Some((self.state.order.lock(held.lock)?.kind, held.mode))
-            });
-            if let Some((kind, mode)) = held {
-                self.unlock(v, c, Name::At(address), kind, mode, false);
-            }
-        }
-    }
-
     pub(super) fn release_lock(
         &mut self,
         v: usize,
