@@ -111,17 +111,20 @@ impl Files {
     }
 
     /// The lock for a change of a claim; `None` where others hold it for too long.
-    fn lock(&self, key: &Key) -> Option<File> {
-        let path = self.folder.join(LOCKS).join(&key.as_str()[..2]);
+    fn lock(&self, key: &Key) -> Result<Option<File>, HostError> {
+        let folder = self.folder.join(LOCKS);
+        let path = folder.join(&key.as_str()[..2]);
         let end = Instant::now() + LOCKING;
         loop {
             match locked(&path) {
-                Ok(file) => return Some(file),
+                Ok(file) => return Ok(Some(file)),
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    fs::create_dir_all(self.folder.join(LOCKS)).ok()?;
+                    fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
                 }
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return None,
-                Err(_) if Instant::now() > end => return None,
+                Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                    return Err(HostError::io("lock", path.display())(error));
+                }
+                Err(_) if Instant::now() > end => return Ok(None),
                 Err(_) => std::thread::sleep(AGAIN),
             }
         }
@@ -170,7 +173,7 @@ impl Claims {
 
     /// Takes a claim over, unless it is not the one any more that was seen.
     fn take_over(&self, key: &Key, seen: &str) -> Result<Claimed, HostError> {
-        let Some(_lock) = self.files.lock(key) else { return Ok(Claimed::Other) };
+        let Some(_lock) = self.files.lock(key)? else { return Ok(Claimed::Other) };
         if text(&self.files.of(key)).as_deref() != Some(seen) {
             return Ok(Claimed::Other);
         }
@@ -246,7 +249,9 @@ impl Claim {
                     return;
                 }
                 number += 1;
-                change(&files, &key, &words, |file| fs::write(file, format!("{words} {number}")));
+                let text = format!("{words} {number}");
+                // In one step: a claim that a kill leaves half written would be nobody's.
+                change(&files, &key, &words, |_| files.replace(&key, &text).map_err(io::Error::other));
             }
         };
         let thread = std::thread::Builder::new().name("claim".to_owned()).spawn(beat);
@@ -259,9 +264,7 @@ impl Claim {
         self.end();
         let text = format!("{FREE} {} {}", self.lost, crate::random());
         let files = self.files.clone();
-        change(&files, &self.key, &self.words, |_| {
-            files.replace(&self.key, &text).map_err(|error| io::Error::other(error.to_string()))
-        });
+        change(&files, &self.key, &self.words, |_| files.replace(&self.key, &text).map_err(io::Error::other));
     }
 
     /// Ends the renewals.
@@ -280,7 +283,7 @@ impl Claim {
 
 /// Changes a claim that still begins with these words; one that somebody took over is left to its new owner.
 fn change(files: &Files, key: &Key, words: &str, change: impl FnOnce(&Path) -> io::Result<()>) {
-    let Some(_lock) = files.lock(key) else { return };
+    let Ok(Some(_lock)) = files.lock(key) else { return };
     let file = files.of(key);
     if text(&file).is_some_and(|now| now.starts_with(words)) {
         // A claim that cannot be changed is taken over after a while.

@@ -49,7 +49,7 @@ pub fn status(store: &Store, id: &str) -> Result<Status, HostError> {
 /// A line for each worker whose machine lacked something, and has computed nothing since.
 pub fn unfit(store: &Store) -> String {
     let line = |unfit: Unfit| {
-        let state = if unfit.is_aside() { "set aside" } else { "waits" };
+        let state = if unfit.aside { "set aside" } else { "waits" };
         let (worker, times, why) = (clean(&unfit.worker), unfit.in_a_row, clean(&unfit.why));
         format!("worker {worker} {state}: its machine could not compute {times} jobs in a row: {why}\n")
     };

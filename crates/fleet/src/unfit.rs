@@ -2,10 +2,12 @@
 //!
 //! A note decides nothing: the job went back to the others when it was written.
 
+use crate::job::Key;
 use crate::store::Store;
 use guardrail_host::HostError;
 use guardrail_report::text::clean;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,18 +32,16 @@ const FOLDER: &str = "unfit";
 pub struct Unfit {
     /// The worker: its machine and its number.
     pub worker: String,
-    /// How many jobs in a row it could not compute.
+    /// How many different jobs in a row it could not compute.
     pub in_a_row: u32,
+    /// Whether the worker is set aside.
+    #[serde(default)]
+    pub aside: bool,
     /// The last of the reasons, as a sentence.
     pub why: String,
 }
 
 impl Unfit {
-    /// Whether the worker is set aside.
-    pub fn is_aside(&self) -> bool {
-        self.in_a_row >= IN_A_ROW
-    }
-
     /// How long the worker leaves jobs to others.
     pub fn pause(&self) -> Duration {
         PAUSE * self.in_a_row.min(IN_A_ROW)
@@ -50,8 +50,12 @@ impl Unfit {
     /// The error that ends a worker which is set aside.
     pub fn error(&self) -> HostError {
         HostError::Unfit(format!(
-            "this machine could not compute {} jobs in a row, and the worker is set aside: {}",
-            self.in_a_row, self.why
+            "this machine could not compute {} in a row, and the worker is set aside: {}",
+            match self.in_a_row {
+                1 => "a job".to_owned(),
+                jobs => format!("{jobs} jobs"),
+            },
+            self.why
         ))
     }
 
@@ -63,27 +67,32 @@ impl Unfit {
     }
 }
 
-/// The notes of a worker about its own machine.
+/// The notes of a worker about its own machine: different jobs in a row that it could not compute. One job alone may be at
+/// fault itself, however often it comes.
 #[derive(Debug, Default)]
-pub struct Row(u32);
+pub struct Row(BTreeSet<Key>);
 
 impl Row {
     /// Notes a job that the machine could not compute.
-    pub fn more(&mut self, worker: &str, why: &str) -> Unfit {
-        self.0 += 1;
+    pub fn more(&mut self, key: &Key, worker: &str, why: &str) -> Unfit {
+        self.0.insert(key.clone());
+        let in_a_row = self.0.len() as u32;
         let why = clean(why).chars().take(MOST_WHY).collect();
-        Unfit { worker: worker.to_owned(), in_a_row: self.0, why }
+        Unfit { worker: worker.to_owned(), in_a_row, aside: in_a_row >= IN_A_ROW, why }
     }
 
     /// Notes a job that was computed; true where others were noted before.
     pub fn over(&mut self) -> bool {
-        std::mem::take(&mut self.0) > 0
+        !std::mem::take(&mut self.0).is_empty()
     }
 }
 
 impl Store {
     /// Keeps a note in place of the worker's earlier one. A store has at most 1,000; further ones are left out.
     pub fn note_unfit(&self, unfit: &Unfit) -> Result<(), HostError> {
+        if unfit.why.len() > MOST_WHY * 4 {
+            return Ok(());
+        }
         let file = unfit.file(self);
         let folder = self.path().join(FOLDER);
         fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;
@@ -98,7 +107,7 @@ impl Store {
 
     /// Removes the note of a worker that computes again.
     pub fn is_fit(&self, worker: &str) {
-        let unfit = Unfit { worker: worker.to_owned(), in_a_row: 0, why: String::new() };
+        let unfit = Unfit { worker: worker.to_owned(), in_a_row: 0, aside: false, why: String::new() };
         let _ = fs::remove_file(unfit.file(self));
     }
 
@@ -123,16 +132,23 @@ impl Store {
 mod tests {
     use super::*;
 
+    fn key(number: u32) -> Key {
+        format!("{number:064x}").parse().unwrap()
+    }
+
     #[test]
     fn a_note_is_kept_until_the_worker_computes_again() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
         let mut row = Row::default();
-        let notes: Vec<Unfit> = (0..IN_A_ROW).map(|_| row.more("../a 1", "no\nspace")).collect();
+        let mut more = |job: u32| row.more(&key(job), "../a 1", "no\nspace");
+        // One job that comes again says nothing more of the machine.
+        let notes: Vec<Unfit> = [0, 1, 1, 2].map(&mut more).to_vec();
+        assert_eq!(notes.iter().map(|note| note.in_a_row).collect::<Vec<_>>(), [1, 2, 2, IN_A_ROW]);
         notes.iter().for_each(|note| store.note_unfit(note).unwrap());
-        assert_eq!(store.unfit(), notes[2..]);
-        assert!(notes[2].is_aside() && !notes[1].is_aside() && notes[2].pause() > notes[0].pause());
-        assert!(!notes[2].error().to_string().contains('\n'));
+        assert_eq!(store.unfit(), notes[3..]);
+        assert!(notes[3].aside && !notes[2].aside && notes[3].pause() > notes[0].pause());
+        assert!(!notes[3].error().to_string().contains('\n'));
         assert!(row.over() && !row.over());
         store.is_fit("../a 1");
         assert!(store.unfit().is_empty());
@@ -146,7 +162,7 @@ mod tests {
         for number in 0..MOST_NOTES {
             fs::write(store.path().join(FOLDER).join(number.to_string()), "{").unwrap();
         }
-        let note = Row::default().more("w", &"x".repeat(1 << 20));
+        let note = Row::default().more(&key(0), "w", &"x".repeat(1 << 20));
         assert_eq!(note.why.len(), MOST_WHY);
         store.note_unfit(&note).unwrap();
         assert!(store.unfit().is_empty());

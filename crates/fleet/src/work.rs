@@ -6,8 +6,9 @@ use crate::compute::{Computed, Computer, last_words};
 use crate::job::{Job, Key};
 use crate::outcome::Outcome;
 use crate::store::Store;
-use crate::unfit::Row;
+use crate::unfit::{Row, Unfit};
 use guardrail_host::{Host, HostError};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -74,6 +75,8 @@ pub fn work(plan: &WorkPlan, host: &Host, build: &str) -> Result<Worked, HostErr
         host,
         worked: Worked::default(),
         row: Row::default(),
+        given: HashSet::new(),
+        last: None,
         writing: None,
     };
     // Workers that begin at different places seldom want the same job.
@@ -98,6 +101,11 @@ pub fn work(plan: &WorkPlan, host: &Host, build: &str) -> Result<Worked, HostErr
         if still.is_empty() {
             return Ok(worker.worked);
         }
+        if still.iter().all(|(key, _)| worker.given.contains(key))
+            && let Some(unfit) = worker.last.take()
+        {
+            return Err(worker.set_aside(unfit));
+        }
         left = still;
         wait = if worker.worked == before { (wait * 2).min(LOOKS[1]) } else { LOOKS[0] };
         std::thread::sleep(wait);
@@ -112,6 +120,10 @@ struct Worker<'a> {
     name: String,
     worked: Worked,
     row: Row,
+    /// Jobs that went back: they are for other machines.
+    given: HashSet<Key>,
+    /// The note about the last of these.
+    last: Option<Unfit>,
     /// The last result on its way to the disk, which may take longer than a short job. Its claim is held until it is there.
     writing: Option<JoinHandle<Result<(), HostError>>>,
 }
@@ -141,11 +153,14 @@ impl Worker<'_> {
         if self.store.is_over(key) {
             return Ok(true);
         }
+        if self.given.contains(key) {
+            return Ok(false);
+        }
         let claim = match self.claims.claim(key)? {
             Claimed::Own(claim) => claim,
             Claimed::Other => return Ok(false),
             Claimed::Deadly => {
-                let log = format!("{LOST} workers ended while they computed it");
+                let log = format!("{LOST} workers gave it back, or ended while they computed it");
                 return self.failed(key, job, &log);
             }
         };
@@ -164,23 +179,25 @@ impl Worker<'_> {
                 Ok(true)
             }
             Computed::Failed(log) => self.failed(key, job, &log),
-            Computed::Unfit(why) => self.unfit(job, claim, &why).map(|()| false),
+            Computed::Unfit(why) => self.unfit(key, job, claim, &why).map(|()| false),
             Computed::Interrupted => Err(HostError::Interrupted),
         }
     }
 
     /// Gives a job back that this machine cannot compute, and leaves jobs to others for a while; an error after several.
-    fn unfit(&mut self, job: &Job, claim: Claim, why: &str) -> Result<(), HostError> {
+    fn unfit(&mut self, key: &Key, job: &Job, claim: Claim, why: &str) -> Result<(), HostError> {
         claim.give_back();
         self.worked.given_back += 1;
-        let unfit = self.row.more(&self.name, &last_words(why));
+        self.given.insert(key.clone());
+        let unfit = self.row.more(key, &self.name, &last_words(why));
         self.host.progress.step(&format!("{} goes back: {}", job.spec.name(), unfit.why));
         // Where the store's disk is full, too, the note is lost, and nothing else.
         let _ = self.store.note_unfit(&unfit);
-        if unfit.is_aside() {
+        if unfit.aside {
             return Err(unfit.error());
         }
         let end = Instant::now() + unfit.pause();
+        self.last = Some(unfit);
         while Instant::now() < end {
             if self.host.signals.interrupted() {
                 return Err(HostError::Interrupted);
@@ -188,6 +205,13 @@ impl Worker<'_> {
             std::thread::sleep(GLANCE);
         }
         Ok(())
+    }
+
+    /// Notes that the worker ends, since all that is left is for other machines; the error says so.
+    fn set_aside(&self, unfit: Unfit) -> HostError {
+        let unfit = Unfit { aside: true, ..unfit };
+        let _ = self.store.note_unfit(&unfit);
+        unfit.error()
     }
 
     fn failed(&mut self, key: &Key, job: &Job, log: &str) -> Result<bool, HostError> {
@@ -279,7 +303,7 @@ mod tests {
         assert!(store.has(&one) && store.has(&three) && !store.is_over(&two));
         assert_eq!(store.failures(&two), 0);
         let notes = store.unfit();
-        assert!(notes.len() == 1 && notes[0].is_aside() && notes[0].worker.ends_with("-0"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].aside && notes[0].worker.ends_with("-0"), "{notes:?}");
     }
 
     #[test]

@@ -22,8 +22,8 @@ const GRACE: Duration = Duration::from_secs(25);
 pub enum Work {
     /// From the store.
     Store,
-    /// From a server.
-    Server(String),
+    /// From a server, which may be away for so long.
+    Server(String, Duration),
 }
 
 /// A place for a worker.
@@ -63,7 +63,9 @@ impl Local {
                 command.arg(format!("--run={}", run.id)).arg(format!("--of={}", run.workers));
                 command.arg("--store").arg(run.store.path());
             }
-            Work::Server(address) => _ = command.arg(format!("--engine={address}")),
+            Work::Server(address, outage) => {
+                command.arg(format!("--engine={address}")).arg(format!("--outage={}", outage.as_secs()));
+            }
         }
         let folder = self.folder.path().join(index.to_string());
         fs::create_dir_all(&folder).map_err(HostError::io("create", folder.display()))?;

@@ -4,7 +4,7 @@ use crate::attempt::Attempt;
 use crate::claims::LOST;
 use crate::engine::local::{Local, Work};
 use crate::engine::nats::link::{Link, unpack};
-use crate::engine::nats::{ACK_WAIT, Failure, JOBS, MAX_AGE, RESULTS, build_word, subject};
+use crate::engine::nats::{Failure, JOBS, MAX_AGE, RESULTS, build_word, subject};
 use crate::engine::{Engine, Run};
 use crate::job::{Job, Key};
 use crate::outcome::{MOST_BODY, Outcome};
@@ -13,10 +13,11 @@ use crate::unfit::Unfit;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::Stream;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use guardrail_host::error::sentence;
 use guardrail_host::{Host, HostError};
-use std::collections::HashMap;
+use guardrail_report::text::clean;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How many jobs are sent before their receipts are waited for.
@@ -26,6 +27,10 @@ const RESULTS_AT_ONCE: usize = 100;
 /// The shortest and the longest wait for results.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(200);
+/// How long a run that ends waits for each further result.
+const PARTING: Duration = Duration::from_secs(1);
+/// The most characters of what others say.
+const MOST_WHY: usize = 200;
 /// How many results are written at a time.
 const WRITERS: usize = 8;
 /// The time without a result after which the controller looks for what was lost.
@@ -97,10 +102,9 @@ impl Nats {
         Ok(())
     }
 
-    /// Sends jobs; returns those that the server has already.
-    fn send(&self, host: &Host, left: &[(Key, Job)]) -> Result<Vec<Key>, HostError> {
-        let Some(streams) = &self.streams else { return Ok(Vec::new()) };
-        let mut there = Vec::new();
+    /// Sends jobs, but for those that the server has already.
+    fn send(&self, host: &Host, left: &[(Key, Job)]) -> Result<(), HostError> {
+        let Some(streams) = &self.streams else { return Ok(()) };
         for batch in left.chunks(BATCH) {
             let messages: Vec<(String, Vec<u8>)> = batch
                 .iter()
@@ -109,25 +113,22 @@ impl Nats {
                     Ok((subject(&streams.build, &streams.queue, key), bytes))
                 })
                 .collect::<Result<_, HostError>>()?;
-            let sent = self.link.persist(host, "send jobs to the NATS server", async || {
+            self.link.persist(host, "send jobs to the NATS server", async || {
                 let mut receipts = Vec::new();
                 for (subject, bytes) in &messages {
                     let sent = self.link.context().publish(subject.clone(), bytes.clone().into()).await;
                     receipts.push(sent.map_err(|error| sentence(&error))?);
                 }
-                let mut refused = Vec::new();
                 for receipt in receipts {
                     match receipt.await {
-                        Ok(_) => refused.push(false),
-                        Err(error) if is_there(&sentence(&error)) => refused.push(true),
-                        Err(error) => return Err(sentence(&error)),
+                        Err(error) if !is_there(&sentence(&error)) => return Err(sentence(&error)),
+                        _ => {}
                     }
                 }
-                Ok(refused)
+                Ok(())
             })?;
-            there.extend(batch.iter().zip(sent).filter(|(_, there)| *there).map(|((key, _), _)| key.clone()));
         }
-        Ok(there)
+        Ok(())
     }
 
     /// Takes results for about so long, and returns their number; `None` where the server is away.
@@ -152,7 +153,9 @@ impl Nats {
         }
         self.quiet = Instant::now();
         let forgotten = self.keep(run, &messages)?;
-        forgotten.iter().for_each(|key| self.forget(key));
+        for key in &forgotten {
+            self.forget(key);
+        }
         let acknowledge = async {
             for message in &messages {
                 // A result whose receipt is lost comes again, and the store has it.
@@ -194,19 +197,23 @@ impl Nats {
                 match one {
                     Kept::Stored => {}
                     Kept::Aside(key) => forgotten.push(key),
-                    Kept::Strange(why) => run.host.progress.step(&format!("a result is left out: {why}")),
+                    Kept::Strange(why) => {
+                        run.host.progress.step(&format!("a result is left out: {}", short(&why)))
+                    }
                 }
             }
         }
         Ok(forgotten)
     }
 
-    /// Takes a job from the server.
-    fn forget(&self, key: &Key) {
-        if let Some(streams) = &self.streams {
-            let subject = subject(&streams.build, &streams.queue, key);
-            let _ = self.link.within(STORE_WAIT, async { streams.jobs.purge().filter(subject).await });
-        }
+    /// Takes a job from the server; false where the server does not say that it is gone.
+    fn forget(&self, key: &Key) -> bool {
+        let Some(streams) = &self.streams else { return false };
+        let subject = subject(&streams.build, &streams.queue, key);
+        matches!(
+            self.link.within(STORE_WAIT, async { streams.jobs.purge().filter(subject).await }),
+            Some(Ok(_))
+        )
     }
 
     /// Looks for jobs that the server lost, and for jobs that it gives to nobody any more.
@@ -216,12 +223,16 @@ impl Nats {
             return Ok(());
         }
         let Some(streams) = &self.streams else { return Ok(()) };
+        // Other runs may have jobs at the server, so only the subjects of this one count.
+        let own = format!("{}.{}.{}.>", JOBS.1, streams.build, streams.queue);
         let infos = async {
             let results = streams.inbox.get_info().await.map_err(|error| sentence(&error))?;
-            let jobs = streams.jobs.get_info().await.map_err(|error| sentence(&error))?;
-            Ok::<_, String>((results, jobs.state.messages))
+            let there = streams.jobs.info_with_subjects(own).await.map_err(|error| sentence(&error))?;
+            let there: HashSet<String> =
+                there.map_ok(|(subject, _)| subject).try_collect().await.map_err(|error| sentence(&error))?;
+            Ok::<_, String>((results, there))
         };
-        let Some(Ok((results, messages))) = self.link.within(STORE_WAIT, infos) else { return Ok(()) };
+        let Some(Ok((results, there))) = self.link.within(STORE_WAIT, infos) else { return Ok(()) };
         if results.num_pending > 0 || results.num_ack_pending > 0 {
             return Ok(());
         }
@@ -233,26 +244,27 @@ impl Nats {
         if alone && !std::mem::replace(&mut self.alone, alone) {
             run.host.progress.step("no worker of this build asks the NATS server for jobs");
         }
+        let is_there = |key: &Key| there.contains(&subject(&streams.build, &streams.queue, key));
+        let (there, lost): (Vec<_>, Vec<_>) = run.left.iter().cloned().partition(|(key, _)| is_there(key));
+        self.send(run.host, &lost)?;
         // What is in the stream is on its way, unless nobody gets it any more.
-        if messages >= run.left.len() as u64 && !idle {
-            return Ok(());
-        }
-        let there = self.send(run.host, &run.left)?;
         if !idle {
             return Ok(());
         }
         // The server has these and gives them to nobody: each went to as many workers as it may, or a server that was killed
         // forgot that it has to go out. That counts as one failure, and they are sent anew.
         let mut anew = Vec::new();
-        for key in there {
-            let Some(job) = self.jobs.get(&key) else { continue };
-            self.forget(&key);
+        for (key, job) in &there {
+            // One that stays at the server would be refused when it is sent again, and have failed for nothing.
+            if !self.forget(key) {
+                continue;
+            }
             let log = format!("{LOST} workers got it and returned nothing, or the server lost it");
-            if !run.store.fail(&key, job, &Attempt::begin(), &log)? {
-                anew.push((key, job.clone()));
+            if !run.store.fail(key, job, &Attempt::begin(), &log)? {
+                anew.push((key.clone(), job.clone()));
             }
         }
-        self.send(run.host, &anew).map(drop)
+        self.send(run.host, &anew)
     }
 }
 
@@ -287,7 +299,11 @@ fn keep(store: &Store, jobs: &HashMap<Key, Job>, subject: &str, payload: &[u8]) 
     }
     if subject.ends_with(".unfit") {
         return match serde_json::from_slice::<Unfit>(payload) {
-            Ok(unfit) => store.note_unfit(&unfit).map(|()| Kept::Stored),
+            Ok(unfit) => {
+                // A note decides nothing, and a run goes on without it.
+                let _ = store.note_unfit(&unfit);
+                Ok(Kept::Stored)
+            }
             Err(error) => Ok(Kept::Strange(error.to_string())),
         };
     }
@@ -302,6 +318,11 @@ fn keep(store: &Store, jobs: &HashMap<Key, Job>, subject: &str, payload: &[u8]) 
         },
         Err(error) => Ok(Kept::Strange(error.to_string())),
     }
+}
+
+/// Words of others, for a line of the terminal.
+fn short(why: &str) -> String {
+    clean(why).chars().take(MOST_WHY).collect()
 }
 
 /// Whether the server refused a job because it has it.
@@ -320,7 +341,8 @@ impl Engine for Nats {
         self.send(run.host, &run.left)?;
         self.quiet = Instant::now();
         if run.workers > 0 {
-            let local = self.local.insert(Local::new(Work::Server(self.address.clone()))?);
+            let local =
+                self.local.insert(Local::new(Work::Server(self.address.clone(), self.link.outage()))?);
             local.start(run)?;
         }
         Ok(())
@@ -343,7 +365,7 @@ impl Engine for Nats {
         if let Some(local) = &mut self.local {
             local.wait(run, Duration::from_millis(1))?;
         }
-        if self.quiet.elapsed() > QUIET.min(ACK_WAIT) {
+        if self.quiet.elapsed() > QUIET {
             self.look_for_lost(run)?;
         }
         Ok(())
@@ -362,7 +384,7 @@ impl Engine for Nats {
         // What was computed is fetched. What comes later, or does not fit into the time, stays for the run that goes on.
         let is_over = || run.left.iter().all(|(key, _)| run.store.is_over(key));
         let end = Instant::now() + LAST;
-        while !is_over() && Instant::now() < end && matches!(self.take(run, LONGEST), Ok(Some(1..))) {}
+        while !is_over() && Instant::now() < end && matches!(self.take(run, PARTING), Ok(Some(1..))) {}
         let Some(streams) = &self.streams else { return };
         if is_over() {
             let results = format!("{}.{}.>", RESULTS.1, streams.queue);
@@ -412,7 +434,7 @@ mod tests {
         assert_eq!(store.failures(&job.key()), 1);
         assert!(matches!(keep("x.failed", &failure()), Kept::Stored));
         assert!(matches!(keep("x.failed", &failure()), Kept::Aside(key) if key == job.key()));
-        let unfit = crate::unfit::Row::default().more("w", "no space");
+        let unfit = crate::unfit::Row::default().more(&job.key(), "w", "no space");
         assert!(matches!(keep("x.unfit", &serde_json::to_vec(&unfit).unwrap()), Kept::Stored));
         assert!(matches!(keep("x.unfit", b"{}"), Kept::Strange(_)));
         assert_eq!(store.unfit(), [unfit]);

@@ -83,8 +83,13 @@ pub fn work(how: &Worker<'_>, host: &Host, build: &str) -> Result<Worked, HostEr
                 return Ok(worker.worked);
             }
             Ok(None) => {}
+            Err(_) if how.idle.is_some_and(|idle| since.elapsed() > idle.max(how.outage)) => {
+                worker.settle()?;
+                return Ok(worker.worked);
+            }
             Err(_) => {
-                // The server went away, or came back without its streams.
+                // The server went away, came back without its streams, or refuses at once.
+                std::thread::sleep(GLANCE);
                 consumer = again(&worker.link, &own, host)?;
             }
         }
@@ -177,7 +182,7 @@ impl Working<'_> {
         let asked = match asked(&taken.message) {
             Ok(asked) => asked,
             Err(why) => {
-                self.host.progress.step(&format!("a message is no job: {why}"));
+                self.host.progress.step(&format!("a message is no job: {}", last_words(&why)));
                 return self.answer(taken, AckKind::Term);
             }
         };
@@ -211,7 +216,7 @@ impl Working<'_> {
 
     /// Gives a job back that this machine cannot compute, and leaves jobs to others for a while; an error after several.
     fn unfit(&mut self, taken: Taken, asked: &Asked, why: &str) -> Result<(), HostError> {
-        let unfit = self.row.more(&self.name, &last_words(why));
+        let unfit = self.row.more(&asked.key, &self.name, &last_words(why));
         self.host.progress.step(&format!("{} goes back: {}", asked.job.spec.name(), unfit.why));
         self.worked.given_back += 1;
         self.give_back_ahead(REQUEST);
@@ -219,7 +224,7 @@ impl Working<'_> {
         let bytes = serde_json::to_vec(&unfit).map_err(|error| HostError::Run(error.to_string()))?;
         self.answer(taken, AckKind::Nak(Some(AGAIN)))?;
         self.send(&format!("{}.{}.unfit", RESULTS.1, asked.queue), bytes)?;
-        if unfit.is_aside() {
+        if unfit.aside {
             self.settle()?;
             return Err(unfit.error());
         }
@@ -242,8 +247,11 @@ impl Working<'_> {
     }
 
     fn done(&mut self, taken: Taken, asked: &Asked, outcome: &Outcome) -> Result<(), HostError> {
-        if let Some(store) = &self.store {
-            store.put(outcome)?;
+        // The store is the worker's own help; the result is the controller's.
+        if let Some(store) = &self.store
+            && let Err(error) = store.put(outcome)
+        {
+            self.host.progress.step(&sentence(&error));
         }
         let packed = pack(&outcome.write()?).map_err(HostError::Run)?;
         // The server counts the headers, too.
