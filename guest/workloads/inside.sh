@@ -1,14 +1,15 @@
 # What a script of the user's finds in a root of the user's: the functions step, try and say, as the guest's init has them.
 # They need nothing but the shell.
 
-say() { echo "guardrail: $*" >&3; }
+# Not by echo, which expands backslashes in some shells.
+say() { printf 'guardrail: %s\n' "$*" >&3; }
 
 why() {
     reason=
     while IFS= read -r line; do
         [ -z "$line" ] || reason=$line
     done </tmp/output
-    echo "$reason"
+    printf '%.200s\n' "$reason"
 }
 
 step() {

@@ -67,8 +67,11 @@ copy_files() {
 
 make_root() {
     [ -z "$ROOT_TYPE" ] || mount_image || return 1
-    copy_files /guardrail/files && mount_kernels
+    mount_kernels && copy_files /guardrail/files
 }
+
+# The script of the user's, for the root's shell.
+bring_script() { mkdir -p $root/run/guardrail && cp "$1" $root/run/guardrail/workload; }
 
 # in_root COMMAND...: runs it in the root, with the variables of the run in its environment.
 in_root() {

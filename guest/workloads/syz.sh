@@ -2,6 +2,8 @@
 # Variables: ROUNDS, CALL_SECONDS (how long a call may wait).
 
 rounds() {
+    [ "$ROUNDS" -gt 0 ] && [ "$CALL_SECONDS" -gt 0 ] ||
+        { echo "ROUNDS and CALL_SECONDS have to be numbers above 0" && return 1; }
     round=0
     while [ $round -lt "$ROUNDS" ]; do
         round=$((round + 1))

@@ -31,7 +31,8 @@ const OWN: [&str; 4] = ["kinds", "suppress", "profile", packages::TABLE];
 const LOUDNESS: [&str; 4] = ["-q", "--quiet", "-v", "--verbose"];
 /// Options that start programs or write files. A file that merely lies in a folder, perhaps with somebody's driver, cannot set
 /// them; one that the user names can.
-const ASKED_FOR: [&str; 15] = [
+const ASKED_FOR: [&str; 16] = [
+    "catalog",
     "certificate",
     "client",
     "draw",
@@ -48,6 +49,11 @@ const ASKED_FOR: [&str; 15] = [
     "vm-record",
     "write-baseline",
 ];
+
+/// Whether a device is devices alone.
+fn is_plain_device(device: &str) -> bool {
+    !device.split('+').any(|part| part.trim_start().starts_with('-'))
+}
 
 /// What a file sets for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +204,9 @@ impl File {
                 command.get_arguments().filter_map(Arg::get_long).map(str::to_owned).collect();
             let arg = option(command, key)
                 .ok_or_else(|| self.bad(&unknown(&format!("option of [{name}]"), key, &known)))?;
-            if ASKED_FOR.contains(&key.as_str()) && !self.named {
+            // A part of a device that begins with a dash is any option of QEMU.
+            let any_option = key == "device" && !value.as_str().is_some_and(is_plain_device);
+            if (ASKED_FOR.contains(&key.as_str()) || any_option) && !self.named {
                 let why = format!(
                     "[{name}] cannot set '{key}', which writes files or starts programs; give it on the command line, or name the file in {OTHER}"
                 );

@@ -237,6 +237,9 @@ impl Error {
                 | Error::IndexDate { .. }
                 | Error::Replaced { .. }
                 | Error::DiskFull { .. }
+                | Error::UnwritableCache { .. }
+                | Error::NotInCache { .. }
+                | Error::Untrusted { .. }
                 | Error::MissingProgram { .. }
                 | Error::BadQemu { .. }
                 | Error::Program { .. }

@@ -41,6 +41,10 @@ pub(crate) struct Libraries {
     found: BTreeMap<String, PathBuf>,
 }
 
+/// The longest name of a library, of folders or of a loader, in bytes, and the most names of a program.
+const LONGEST_NAME: usize = 4096;
+const MOST_NAMES: usize = 4096;
+
 impl Needs {
     /// Reads an ELF file for x86-64; `None` for anything else.
     pub(crate) fn of(bytes: &[u8]) -> Option<Needs> {
@@ -51,6 +55,9 @@ impl Needs {
         }
         let programs = header.program_headers(endian, bytes).ok()?;
         let loader = programs.iter().find_map(|program| program.interpreter(endian, bytes).ok()?);
+        if loader.is_some_and(|path| path.len() > LONGEST_NAME) {
+            return None;
+        }
         let loader = loader.map(|path| String::from_utf8_lossy(path).into_owned());
         let mut needs = Needs { loader, libraries: Vec::new(), folders: Vec::new() };
         let sections = header.sections(endian, bytes).ok()?;
@@ -62,6 +69,11 @@ impl Needs {
                 continue;
             }
             let text = std::str::from_utf8(Dyn::string(entry, endian, strings).ok()?).ok()?;
+            // A file may name one text many times.
+            let many = needs.libraries.len() + needs.folders.len() >= MOST_NAMES;
+            if text.len() > LONGEST_NAME || many {
+                return None;
+            }
             match tag {
                 Some(DT_NEEDED) if text.contains('/') => return None,
                 Some(DT_NEEDED) => needs.libraries.push(text.to_owned()),

@@ -158,17 +158,11 @@ impl Catalog {
         Ok(Catalog { entries: own.into_iter().flatten().chain(entries()).collect() })
     }
 
-    /// All of them: where several have one name, the first counts.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-
     /// The row for a driver with this name or one of these device aliases.
     pub fn entry(&self, driver: &str, aliases: &[String]) -> Option<&Entry> {
         self.entries.iter().find(|entry| {
             entry.name == driver
-                || entry.name.starts_with("pci:")
-                    && aliases.iter().any(|alias| alias.starts_with(&entry.name))
+                || entry.name.contains(':') && aliases.iter().any(|alias| alias.starts_with(&entry.name))
         })
     }
 
@@ -409,6 +403,9 @@ mod tests {
         assert_eq!(own.entry("e1000", &[]).unwrap().devices[0].name, "e1000e");
         assert_eq!(own.entry("my_card", &[]).unwrap().also, ["crc32c?"]);
         assert_eq!(own.entry("8139cp", &[]).unwrap().devices[0].name, "rtl8139");
+        let usb = with("usb:v0BDAp8152 | network | - | usb-net,netdev=net0\n").unwrap();
+        let alias = "usb:v0BDAp8152d*dc*dsc*dp*icFFisc*ip*in*".to_owned();
+        assert_eq!(usb.entry("r8152", &[alias]).unwrap().devices[0].name, "usb-net");
         for (row, why) in [
             ("x | can | -", "a row is 'driver | class | also | device', and this one has 3 parts"),
             ("x | cam | - | y", "'cam' is no class; the classes are network, "),

@@ -279,8 +279,7 @@ impl Workload {
     /// True where the script may send the machine to sleep (S3) and wake it. One that tests the devices' part alone
     /// (`pm_test`) does not.
     pub(crate) fn may_sleep(&self) -> bool {
-        let has = |word: &str| self.script.contains(word);
-        has("mem_sleep") || has("rtcwake") || has("/sys/power/state") && !has("pm_test")
+        may_sleep(&self.script)
     }
 
     /// The workload that fits a class.
@@ -476,9 +475,9 @@ impl Workload {
     pub(crate) fn in_root(self) -> (Workload, String) {
         let inside = format!("{INSIDE}\n{}", self.script);
         let script = format!(
-            "{DEVICE}\n{ROOT}\ntrap leave_root EXIT\nstep root make_root\nmkdir $root/run/guardrail\n\
-             cp /{SCRIPT_IN_ROOT} $root/run/guardrail/workload\nstep shell chroot $root {SHELL} -c :\n\
-             (in_root {SHELL} /run/guardrail/workload)\n"
+            "{DEVICE}\n{ROOT}\ntrap leave_root EXIT\nstep root make_root\nstep script bring_script /{SCRIPT_IN_ROOT}\n\
+             step shell chroot $root {SHELL} -c :\n(in_root {SHELL} /run/guardrail/workload)\nstatus=$?\n\
+             [ $status -lt 2 ] || say failed script \"exit status $status\"\n"
         );
         (Workload { name: self.name, ..Workload::of_user(script, true) }, inside)
     }
@@ -525,6 +524,12 @@ pub(crate) fn is_variable(name: &str) -> bool {
 /// A value in quotes, so that a shell takes it literally.
 pub(crate) fn shell_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "'\\''"))
+}
+
+/// True for a script that may send the machine to sleep.
+pub(crate) fn may_sleep(script: &str) -> bool {
+    let has = |word: &str| script.contains(word);
+    has("mem_sleep") || has("rtcwake") || has("/sys/power/state") && !has("pm_test")
 }
 
 #[cfg(test)]

@@ -218,7 +218,13 @@ impl Brought {
         };
         for entry in &self.entries {
             match entry {
-                Entry::Folder(name) => archive.folder(&place(name)),
+                Entry::Folder(name) => {
+                    archive.folder(&place(name));
+                    // What is above firmware may hold other files, which are for the root.
+                    if self.for_root && FIRMWARE.starts_with(&format!("{name}/")) {
+                        archive.folder(&format!("{FOR_ROOT}/{name}"));
+                    }
+                }
                 Entry::File { name, mode, bytes } => archive.file(&place(name), *mode, bytes),
                 Entry::Link { name, target } => archive.link(&place(name), target),
             }

@@ -21,9 +21,9 @@ const LONGEST: usize = 200;
 /// Adds a file for each that the modules name.
 pub fn add_to<'a>(archive: &mut Archive, modules: impl Iterator<Item = &'a ModuleFile>) {
     let all = modules.flat_map(|module| &module.facts.info.firmware);
-    let names: BTreeSet<&str> = all.map(String::as_str).filter(|name| is_plain(name)).take(MOST).collect();
+    let names: BTreeSet<&str> = all.map(String::as_str).filter(|name| is_plain(name)).collect();
     let mut folders: BTreeSet<String> = BTreeSet::new();
-    for name in names {
+    for name in names.into_iter().take(MOST) {
         let path = format!("{FOLDER}/{name}");
         for (at, _) in path.match_indices('/') {
             if folders.insert(path[..at].to_owned()) {
@@ -43,8 +43,8 @@ fn is_plain(name: &str) -> bool {
         && !name.ends_with('/')
         && !name.contains("//")
         && Path::new(name).components().all(plain)
-        // Guardrail's own file, which says which guarded modules the kernel admits.
-        && name != guardrail_abi::FIRMWARE
+        // Guardrail's own folder, which says which guarded modules the kernel admits.
+        && !Path::new(name).starts_with(guardrail_abi::FIRMWARE)
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
         for name in ["", "/etc/passwd", "../init", "a/../../init", "a/", "a//b", "brcm*.bin", "a\nb", &long] {
             assert!(!is_plain(name), "{name}");
         }
-        assert!(!is_plain(guardrail_abi::FIRMWARE));
+        assert!(!is_plain(guardrail_abi::FIRMWARE) && !is_plain(&format!("{}/x", guardrail_abi::FIRMWARE)));
     }
 
     #[test]

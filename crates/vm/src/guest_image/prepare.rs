@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::exercise::catalog::{self, Catalog, Class, Device, DeviceChoice, Entry};
 use crate::exercise::settings::{self, Parameter, Parameters};
 use crate::exercise::syz;
-use crate::exercise::workload::{SHELL, Workload};
+use crate::exercise::workload::{self, SHELL, Workload};
 use crate::fetch::packages::{Fetch, Packages};
 use crate::fetch::software::Software;
 use crate::guest_image::brought::{self, Brought, GuestFile, GuestProgram};
@@ -161,6 +161,7 @@ impl Prepared {
         let turns: Vec<&LoadPlan> = plans.iter().chain([&plan]).collect();
         let with: Vec<String> = request.with.iter().map(|name| normalized(name)).collect();
         add_watched(&modules, &with, &turns, &mut also)?;
+        refuse_before(&turns, &also)?;
         let mut more = Vec::new();
         for plan in plans {
             let workload = match own_workload(&plan.driver.path) {
@@ -213,7 +214,8 @@ impl Prepared {
 
     /// True where a script may send the machine to sleep.
     pub(crate) fn may_sleep(&self) -> bool {
-        self.more.iter().map(|one| &one.workload).chain([&self.workload]).any(Workload::may_sleep)
+        let inside = self.inside.as_deref().is_some_and(workload::may_sleep);
+        inside || self.more.iter().map(|one| &one.workload).chain([&self.workload]).any(Workload::may_sleep)
     }
 
     /// Refuses a variable that no script of the run reads.
@@ -319,6 +321,17 @@ impl Prepared {
     }
 }
 
+/// Refuses modules that need a driver of the run: they would be loaded before it.
+fn refuse_before(turns: &[&LoadPlan], also: &[ModuleFile]) -> Result<()> {
+    match turns.iter().find(|turn| also.iter().any(|module| module.name == turn.driver.name)) {
+        None => Ok(()),
+        Some(turn) => Err(Error::BadValue(format!(
+            "a module of --with needs {driver}, and is loaded before it; check that module, with --with {driver}",
+            driver = turn.driver.name
+        ))),
+    }
+}
+
 /// Adds watched modules that no driver of the run needs.
 fn add_watched(
     modules: &Modules,
@@ -327,6 +340,9 @@ fn add_watched(
     also: &mut Vec<ModuleFile>,
 ) -> Result<()> {
     for name in names {
+        if name.contains('/') || name.ends_with(".ko") {
+            return Err(Error::BadValue(format!("--with takes names of modules, and {name} is a file")));
+        }
         if turns.iter().any(|turn| turn.driver.name == *name) {
             return Err(Error::BadValue(format!("{name} is the driver itself; --with names other modules")));
         }

@@ -33,7 +33,6 @@ pub(super) fn read<'a>(path: &Path, file: impl Read + 'a, room: u64) -> Result<T
     let read = entries(&mut archive, &mut tree);
     let cut = archive.into_inner().limit() == 0;
     match read {
-        Ok(()) if !cut => Ok(tree),
         _ if cut => Err(refused(
             path,
             &format!("unpacked, it has {} MiB or more, which is more than fits", most >> 20),
@@ -50,11 +49,25 @@ fn entries(archive: &mut Archive<impl Read>, tree: &mut Tree) -> std::result::Re
         let bytes = entry.path_bytes().into_owned();
         let Ok(name) = String::from_utf8(bytes) else { return Err("a name in it is no UTF-8".into()) };
         let Some(name) = plain(&name)? else { continue };
+        refuse_sparse(&mut entry)?;
         if let Some(node) = node(&mut entry, &name, tree)? {
             tree.add(&name, node)?;
         }
     }
     Ok(())
+}
+
+/// Refuses a sparse file in pax form, which has another name and a map before its contents.
+fn refuse_sparse(entry: &mut Entry<'_, impl Read>) -> std::result::Result<(), String> {
+    let extensions =
+        entry.pax_extensions().map_err(|error| format!("the archive cannot be read: {error}"))?;
+    let sparse = |extension: std::io::Result<tar::PaxExtension<'_>>| {
+        extension.is_ok_and(|extension| extension.key_bytes().starts_with(b"GNU.sparse."))
+    };
+    match extensions.into_iter().flatten().any(sparse) {
+        true => Err("it has sparse files in pax form; pack it without --sparse".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// An entry of the archive; `None` for one that is left out.
@@ -141,6 +154,9 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
+    /// Room for a few files.
+    const ROOM: u64 = 32 << 10;
+
     fn read_bytes(bytes: &[u8], room: u64) -> std::result::Result<Tree, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
@@ -161,20 +177,20 @@ mod tests {
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(&plain).unwrap();
         for bytes in [plain.clone(), xz, zst, gz.finish().unwrap()] {
-            let tree = read_bytes(&bytes, 100).unwrap();
+            let tree = read_bytes(&bytes, ROOM).unwrap();
             assert_eq!(tree.get("bin/b"), tree.get("bin/a"));
             assert_eq!(tree.get("bin/a").map(|node| (node.mode, node.owner.user)), Some((0o644, 7)));
             assert_eq!(tree.get("sh").map(|node| &node.content), Some(&Content::Link("/bin/a".into())));
             assert!(tree.get("dev/null").is_none());
         }
-        assert!(read_bytes(&plain[..600], 100).unwrap_err().contains("cannot be read"));
+        assert!(read_bytes(&plain[..600], ROOM).unwrap_err().contains("cannot be read"));
     }
 
     #[test]
     fn hostile_archives_are_refused() {
         use EntryType::{Block, Fifo, Link, Regular, Symlink};
         let refused = |entries: &[(EntryType, &str, &str, &[u8])]| {
-            read_bytes(&archive(entries), 10).map_or_else(|why| why, |_| "read".into())
+            read_bytes(&archive(entries), ROOM).map_or_else(|why| why, |_| "read".into())
         };
         assert!(refused(&[(Regular, "../x", "", b"")]).contains("leads out of it"));
         assert!(refused(&[(Regular, "a/../../x", "", b"")]).contains("leads out of it"));
@@ -185,9 +201,11 @@ mod tests {
         assert!(refused(&[(Link, "x", "../../etc/shadow", b"")]).contains("leads out of it"));
         let through = [(Symlink, "l", "/guardrail", &b""[..]), (Regular, "l/init", "", b"x")];
         assert!(refused(&through).contains("below /l, which is no folder"));
-        assert!(refused(&[(Regular, "x", "", &[0; 11])]).contains("--memory"));
+        assert!(refused(&[(Regular, "x", "", &[0; ROOM as usize])]).contains("--memory"));
         // A bomb: few bytes that become many.
         let zeros = archive(&[(Regular, "x", "", &vec![0; 1 << 20])]);
-        assert!(read_bytes(&zstd::encode_all(&zeros[..], 1).unwrap(), 10).unwrap_err().contains("--memory"));
+        assert!(
+            read_bytes(&zstd::encode_all(&zeros[..], 1).unwrap(), ROOM).unwrap_err().contains("--memory")
+        );
     }
 }

@@ -51,8 +51,14 @@ fn refuse_file(tree: &Tree, path: &str, scripts: u32) -> Result<(), String> {
     }
 }
 
+/// The longest path, in bytes (PATH_MAX).
+const LONGEST: usize = 4096;
+
 /// The mode and the bytes of the file to which a path leads within the root.
 fn file<'a>(tree: &'a Tree, path: &str) -> Option<(u32, &'a [u8])> {
+    if path.len() > LONGEST {
+        return None;
+    }
     let parts = |path: &str| path.split('/').rev().map(str::to_owned).collect::<Vec<_>>();
     let (mut at, mut open, mut links) = (Vec::<String>::new(), parts(path), 0);
     let mut found = None;

@@ -14,6 +14,7 @@ mod tree;
 
 use crate::cpio::Archive;
 use crate::error::{Context, Error, Result};
+use crate::run::progress::printable;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs::File;
@@ -29,6 +30,9 @@ pub(crate) const PLACE: &str = "guardrail/root";
 pub(crate) const SERIAL: &str = "guardrail-root";
 /// The largest image, in bytes: all of it is read once.
 const MOST_IMAGE: u64 = 16 << 30;
+
+/// The most characters of a reason.
+const MOST_WORDS: usize = 400;
 
 /// The root that the user names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,6 +218,8 @@ fn image(file: &File) -> std::io::Result<Option<FileSystem>> {
 }
 
 fn refused(path: &Path, why: &str) -> Error {
+    // Names in the root are others' words.
+    let why: String = printable(why).chars().take(MOST_WORDS).collect();
     Error::BadValue(format!("--rootfs {}: {why}", path.display()))
 }
 

@@ -8,6 +8,9 @@ const MOUNTED: [(&str, u32); 5] =
     [("dev", 0o755), ("proc", 0o755), ("run", 0o755), ("sys", 0o755), ("tmp", 0o1777)];
 /// The most entries of a root.
 const MOST: usize = 200_000;
+/// The size of a page, and about what an entry takes besides its contents, in bytes.
+const PAGE: u64 = 4096;
+const ENTRY: u64 = 1024;
 /// The longest path, in bytes; the guest's kernel leaves out entries with longer ones.
 const LONGEST: usize = 3000;
 /// The mode of a folder that a root has only in the paths of its files.
@@ -58,18 +61,19 @@ impl Tree {
             return Err(format!("a path in it is longer than {LONGEST} bytes"));
         }
         self.add_parents(path)?;
-        let file = |node: &Node| match &node.content {
-            Content::File(bytes) => bytes.len() as u64,
-            _ => 0,
+        // A guest has whole pages of a file, and an inode with a name for each entry.
+        let cost = |node: &Node| match &node.content {
+            Content::File(bytes) => (bytes.len() as u64).next_multiple_of(PAGE) + ENTRY,
+            _ => ENTRY,
         };
         let old = self.nodes.get(path);
         let is_folder = |node: &Node| node.content == Content::Folder;
         if old.is_some_and(is_folder) && !is_folder(&node) {
             return Err(format!("/{path} is a folder and something else as well"));
         }
-        self.bytes -= old.map_or(0, file);
-        self.refuse_size(file(&node))?;
-        self.bytes += file(&node);
+        self.bytes -= old.map_or(0, cost);
+        self.refuse_size(cost(&node))?;
+        self.bytes += cost(&node);
         self.nodes.insert(path.to_owned(), node);
         match self.nodes.len() > MOST {
             true => Err(format!("it has more than {MOST} files; give it as an ext4 or squashfs image")),
@@ -146,7 +150,7 @@ pub(super) mod tests {
 
     #[test]
     fn nothing_is_below_a_link_and_sizes_are_bounded() {
-        let mut tree = Tree::new(10);
+        let mut tree = Tree::new(3 * PAGE);
         tree.add("lib", node(Content::Link("usr/lib".into()))).unwrap();
         let error = tree.add("lib/x", node(Content::File(vec![1]))).unwrap_err();
         assert_eq!(error, "/lib/x is below /lib, which is no folder");
@@ -154,8 +158,11 @@ pub(super) mod tests {
         assert_eq!(tree.get("a").map(|node| &node.content), Some(&Content::Folder));
         // The same file again takes the room of the one before.
         tree.add("a/b", node(Content::File(vec![0; 9]))).unwrap();
-        assert_eq!((tree.bytes(), tree.left()), (9, 1));
-        assert!(tree.add("c", node(Content::File(vec![0; 2]))).unwrap_err().contains("--memory"));
+        let used = PAGE + 2 * ENTRY;
+        assert_eq!((tree.bytes(), tree.left()), (used, 3 * PAGE - used));
+        assert!(
+            tree.add("c", node(Content::File(vec![0; 2 * PAGE as usize]))).unwrap_err().contains("--memory")
+        );
         assert!(tree.add("a", node(Content::File(Vec::new()))).unwrap_err().contains("is a folder"));
         assert!(tree.add(&"x".repeat(LONGEST + 1), node(Content::Folder)).is_err());
         assert!(Tree::leaves_out("dev/null") && Tree::leaves_out("tmp") && !Tree::leaves_out("device"));
