@@ -232,7 +232,8 @@ fn result(finding: &Finding, names: &[&str]) -> Value {
     }
     if let Some(other) = &finding.other {
         let first = other.stack.first().cloned().unwrap_or_default();
-        let mut related = location(first.source(), &first.function, first.module.as_deref(), first.offset);
+        let module = first.module.as_deref().unwrap_or_default();
+        let mut related = placed(first.source(), &first.function, module, first.offset);
         related["message"] = json!({ "text": "the other access" });
         result["relatedLocations"] = json!([related]);
         result["properties"]["other"] = json!({ "context": other.context, "access": other.access });

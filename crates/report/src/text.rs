@@ -62,7 +62,7 @@ pub fn verdict(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Writes how a run ended that did not complete, and why its device was cut off.
 fn ending(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if !matches!(report.run.outcome.as_str(), "completed" | "running") {
-        writeln!(out, "Outcome: {}", report.run.outcome)?;
+        writeln!(out, "Outcome: {}", clean(&report.run.outcome))?;
         for line in report.run.detail.iter().flat_map(|text| text.lines()) {
             writeln!(out, "  {}", clean(line))?;
         }
