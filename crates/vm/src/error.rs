@@ -3,6 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Text of guests and of what users bring is printed on terminals, so control characters are dropped.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+}
+
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

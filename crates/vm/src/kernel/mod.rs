@@ -10,6 +10,7 @@ pub mod installed;
 pub mod kbuild;
 mod kernel_debug;
 pub mod kernels;
+mod listed;
 pub mod modules;
 pub mod runtime;
 pub mod symbols;

@@ -5,6 +5,8 @@
 
 use crate::error::{Context, Error, Result, suggest};
 use crate::kernel::kernels::Kernel;
+pub use crate::kernel::listed::normalized;
+use crate::kernel::listed::{self, ENDINGS, module_name};
 use crate::parser::{Given, Job, Parser};
 use guardrail_binfmt::module::is_name;
 use object::{Object, ObjectSection};
@@ -16,8 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// The largest module file that is read; no module of a distribution approaches it.
 const MAX_MODULE: u64 = 256 << 20;
-/// The endings of module file names.
-const ENDINGS: [&str; 3] = [".ko", ".ko.xz", ".ko.zst"];
 
 /// The modules of a kernel by name.
 #[derive(Clone, Debug)]
@@ -125,18 +125,10 @@ pub struct ModInfo {
     pub srcversion: Option<String>,
 }
 
-/// A module's name as `struct module` spells it.
-pub fn normalized(name: &str) -> String {
-    name.replace('-', "_")
-}
-
 impl Modules {
     /// Lists the modules of `kernel`, which `parser` reads.
     pub fn of(kernel: &Kernel, parser: &Parser) -> Result<Modules> {
-        let files = match built(&kernel.modules.join("kernel")) {
-            Some(files) => files,
-            None => all_below(kernel.modules.join("kernel"))?,
-        };
+        let files = listed::files(&kernel.modules.join("kernel"))?;
         let list = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
         let built_in = list.lines().filter_map(|line| module_name(Path::new(line))).collect();
         // Where the kernel was built, this leads to the tree.
@@ -274,39 +266,6 @@ impl Modules {
     }
 }
 
-/// The modules of the tree where a kernel was built, which lists them; `None` for other folders. Packages that were made in the
-/// tree leave copies of older builds there.
-fn built(folder: &Path) -> Option<BTreeMap<String, PathBuf>> {
-    let list = fs::read_to_string(folder.join("modules.order")).ok()?;
-    // Newer kernels list the objects that modules are linked of.
-    let listed = list.lines().filter(|line| is_inside(line)).map(|line| Path::new(line).with_extension("ko"));
-    let file = |path: PathBuf| Some((module_name(&path)?, folder.join(path)));
-    Some(listed.filter_map(file).filter(|(_, path)| path.is_file()).collect())
-}
-
-/// Whether a path leads to something below where it begins.
-fn is_inside(path: &str) -> bool {
-    Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)))
-}
-
-/// All modules below a folder.
-fn all_below(folder: PathBuf) -> Result<BTreeMap<String, PathBuf>> {
-    let mut files = BTreeMap::new();
-    let mut folders = vec![folder];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).context("list", &folder)? {
-            let entry = entry.context("list", &folder)?;
-            let path = entry.path();
-            if entry.file_type().context("read", &path)?.is_dir() {
-                folders.push(path);
-            } else if let Some(name) = module_name(&path) {
-                files.insert(name, path);
-            }
-        }
-    }
-    Ok(files)
-}
-
 /// Refuses a name that no module can have. Files of the host and words of the guest's scripts are named by it.
 fn refuse_name(path: &Path, name: &str) -> Result<()> {
     if is_name(name) {
@@ -315,12 +274,6 @@ fn refuse_name(path: &Path, name: &str) -> Result<()> {
     let name = name.escape_debug();
     let why = format!("'{name}' is no name of a module, which has letters, digits, '_', '-' and '.'");
     Err(Error::BadModule { path: path.to_path_buf(), why })
-}
-
-fn module_name(path: &Path) -> Option<String> {
-    let file = path.file_name()?.to_str()?;
-    let stem = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending))?;
-    (!stem.is_empty()).then(|| normalized(stem))
 }
 
 /// Reads a module file, decompressing it if its name says that it is compressed.
@@ -522,25 +475,6 @@ mod tests {
         fs::remove_file(folder.path().join("modules.builtin")).unwrap();
         fs::write(folder.path().join("kernel/e100.ko"), "").unwrap();
         assert!(said().to_string().ends_with("the nearest is 'e100'"), "{}", said());
-    }
-
-    #[test]
-    fn a_tree_says_which_modules_it_built() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        for place in ["drivers/net", "debian/linux-image/drivers/net"] {
-            fs::create_dir_all(path(place)).unwrap();
-            fs::write(path(place).join("my-card.ko"), place).unwrap();
-        }
-        assert!(built(folder.path()).is_none());
-        assert_eq!(all_below(folder.path().to_path_buf()).unwrap().len(), 1);
-        let order = "drivers/net/my-card.o\ndrivers/net/gone.ko\n../debian/linux-image/drivers/net/my-card.ko\n/etc/x.ko\n";
-        fs::write(path("modules.order"), order).unwrap();
-        let files = built(folder.path()).unwrap();
-        assert_eq!(
-            files.into_iter().collect::<Vec<_>>(),
-            [("my_card".into(), path("drivers/net/my-card.ko"))]
-        );
     }
 
     #[test]

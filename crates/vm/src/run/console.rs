@@ -1,6 +1,6 @@
 //! The guest's console: kept in a bounded file, and searched for the kernel's last words.
 
-use crate::run::progress::printable;
+use crate::error::printable;
 use std::io::Write;
 
 /// The console file never grows beyond this.

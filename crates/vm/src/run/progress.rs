@@ -1,5 +1,7 @@
 //! What the guest reports on the progress channel (see `guest/init` for the lines).
 
+use crate::error::printable;
+
 /// The longest line that is read, in bytes; the rest of a longer one is dropped.
 pub const MAX_LINE: usize = 1024;
 
@@ -95,11 +97,6 @@ impl std::fmt::Display for Progress {
             Progress::Done => write!(f, "done"),
         }
     }
-}
-
-/// The guest's text is printed on terminals, so control characters are dropped.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }
 
 /// Cuts a byte stream into lines of bounded length.

@@ -13,8 +13,8 @@ mod folder;
 mod tree;
 
 use crate::cpio::Archive;
+use crate::error::printable;
 use crate::error::{Context, Error, Result};
-use crate::run::progress::printable;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs::File;
