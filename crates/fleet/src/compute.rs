@@ -32,6 +32,9 @@ pub enum Computed {
     /// This machine cannot compute it now: it lacks space, memory, a program, or what goes into the job. The job is not to
     /// blame. A sentence says what is missing.
     Unfit(String),
+    /// What goes into the job is another one on this machine than where the job was made, as a sentence says. Other jobs are
+    /// none the worse.
+    Foreign(String),
     /// The user interrupted the worker, so that the job has no result.
     Interrupted,
 }
@@ -75,7 +78,8 @@ impl<'a> Computer<'a> {
         if let Err(error) = self.resolver.refuse_other(job) {
             return match self.host.signals.interrupted() {
                 true => Computed::Interrupted,
-                false => Computed::Unfit(sentence(&error)),
+                false if error.is_of_machine() => Computed::Unfit(sentence(&error)),
+                false => Computed::Foreign(sentence(&error)),
             };
         }
         let started = Instant::now();
@@ -180,7 +184,7 @@ pub fn result(
             }
             Err(HostError::Run(format!("the job failed: {}", last_words(&log))))
         }
-        Computed::Unfit(why) => {
+        Computed::Unfit(why) | Computed::Foreign(why) => {
             Err(HostError::Run(format!("this machine cannot compute the job: {}", last_words(&why))))
         }
         Computed::Interrupted => Err(HostError::Interrupted),
@@ -289,7 +293,7 @@ mod tests {
         let other = Job { build: "1".to_owned(), ..job };
         let mut computer = Computer::new(&host, "0", "w");
         let refused = computer.compute(&other);
-        assert!(matches!(refused, Computed::Unfit(why) if why.starts_with("the job is for guardrail 1")));
+        assert!(matches!(refused, Computed::Foreign(why) if why.starts_with("the job is for guardrail 1")));
     }
 
     #[test]

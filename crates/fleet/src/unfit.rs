@@ -67,23 +67,31 @@ impl Unfit {
     }
 }
 
-/// The notes of a worker about its own machine: different jobs in a row that it could not compute. One job alone may be at
-/// fault itself, however often it comes.
+/// The notes of a worker about its own machine: jobs in a row that it could not compute.
 #[derive(Debug, Default)]
-pub struct Row(BTreeSet<Key>);
+pub struct Row {
+    /// How often the machine lacked something.
+    lacked: u32,
+    /// The jobs whose inputs are others here. One of them may be at fault itself, however often it comes.
+    foreign: BTreeSet<Key>,
+}
 
 impl Row {
-    /// Notes a job that the machine could not compute.
-    pub fn more(&mut self, key: &Key, worker: &str, why: &str) -> Unfit {
-        self.0.insert(key.clone());
-        let in_a_row = self.0.len() as u32;
+    /// Notes a job that the machine could not compute; `foreign` is one whose inputs are others here.
+    pub fn more(&mut self, foreign: Option<&Key>, worker: &str, why: &str) -> Unfit {
+        match foreign {
+            Some(key) => _ = self.foreign.insert(key.clone()),
+            None => self.lacked += 1,
+        }
+        let in_a_row = self.lacked + self.foreign.len() as u32;
         let why = clean(why).chars().take(MOST_WHY).collect();
         Unfit { worker: worker.to_owned(), in_a_row, aside: in_a_row >= IN_A_ROW, why }
     }
 
     /// Notes a job that was computed; true where others were noted before.
     pub fn over(&mut self) -> bool {
-        !std::mem::take(&mut self.0).is_empty()
+        let Row { lacked, foreign } = std::mem::take(self);
+        lacked > 0 || !foreign.is_empty()
     }
 }
 
@@ -141,7 +149,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
         let mut row = Row::default();
-        let mut more = |job: u32| row.more(&key(job), "../a 1", "no\nspace");
+        let mut more = |job: u32| row.more(Some(&key(job)), "../a 1", "no\nspace");
         // One job that comes again says nothing more of the machine.
         let notes: Vec<Unfit> = [0, 1, 1, 2].map(&mut more).to_vec();
         assert_eq!(notes.iter().map(|note| note.in_a_row).collect::<Vec<_>>(), [1, 2, 2, IN_A_ROW]);
@@ -150,6 +158,7 @@ mod tests {
         assert!(notes[3].aside && !notes[2].aside && notes[3].pause() > notes[0].pause());
         assert!(!notes[3].error().to_string().contains('\n'));
         assert!(row.over() && !row.over());
+        assert_eq!([1, 2].map(|_| row.more(None, "w", "no QEMU").in_a_row), [1, 2]);
         store.is_fit("../a 1");
         assert!(store.unfit().is_empty());
     }
@@ -162,7 +171,7 @@ mod tests {
         for number in 0..MOST_NOTES {
             fs::write(store.path().join(FOLDER).join(number.to_string()), "{").unwrap();
         }
-        let note = Row::default().more(&key(0), "w", &"x".repeat(1 << 20));
+        let note = Row::default().more(None, "w", &"x".repeat(1 << 20));
         assert_eq!(note.why.len(), MOST_WHY);
         store.note_unfit(&note).unwrap();
         assert!(store.unfit().is_empty());

@@ -120,7 +120,7 @@ struct Worker<'a> {
     name: String,
     worked: Worked,
     row: Row,
-    /// Jobs that went back: they are for other machines.
+    /// Jobs whose inputs are others here: they are for other machines.
     given: HashSet<Key>,
     /// The note about the last of these.
     last: Option<Unfit>,
@@ -179,17 +179,18 @@ impl Worker<'_> {
                 Ok(true)
             }
             Computed::Failed(log) => self.failed(key, job, &log),
-            Computed::Unfit(why) => self.unfit(key, job, claim, &why).map(|()| false),
+            Computed::Unfit(why) => self.unfit(None, job, claim, &why).map(|()| false),
+            Computed::Foreign(why) => self.unfit(Some(key), job, claim, &why).map(|()| false),
             Computed::Interrupted => Err(HostError::Interrupted),
         }
     }
 
     /// Gives a job back that this machine cannot compute, and leaves jobs to others for a while; an error after several.
-    fn unfit(&mut self, key: &Key, job: &Job, claim: Claim, why: &str) -> Result<(), HostError> {
+    fn unfit(&mut self, foreign: Option<&Key>, job: &Job, claim: Claim, why: &str) -> Result<(), HostError> {
         claim.give_back();
         self.worked.given_back += 1;
-        self.given.insert(key.clone());
-        let unfit = self.row.more(key, &self.name, &last_words(why));
+        self.given.extend(foreign.cloned());
+        let unfit = self.row.more(foreign, &self.name, &last_words(why));
         self.host.progress.step(&format!("{} goes back: {}", job.spec.name(), unfit.why));
         // Where the store's disk is full, too, the note is lost, and nothing else.
         let _ = self.store.note_unfit(&unfit);

@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(store.failures(&job.key()), 1);
         assert!(matches!(keep("x.failed", &failure()), Kept::Stored));
         assert!(matches!(keep("x.failed", &failure()), Kept::Aside(key) if key == job.key()));
-        let unfit = crate::unfit::Row::default().more(&job.key(), "w", "no space");
+        let unfit = crate::unfit::Row::default().more(None, "w", "no space");
         assert!(matches!(keep("x.unfit", &serde_json::to_vec(&unfit).unwrap()), Kept::Stored));
         assert!(matches!(keep("x.unfit", b"{}"), Kept::Strange(_)));
         assert_eq!(store.unfit(), [unfit]);

@@ -17,6 +17,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+/// What is said where nothing answers.
+pub const NO_ANSWER: &str = "no NATS server answers";
 /// The longest time of one call.
 pub const CALL: Duration = Duration::from_secs(10);
 /// How long a call may go on after the user interrupted it.
@@ -139,7 +141,7 @@ impl Link {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => format!(
                     "the NATS server at {address} refuses this user; set {CREDENTIALS} to USER:PASSWORD"
                 ),
-                _ => format!("no NATS server answers at {address}: {}", sentence(&error)),
+                _ => format!("{NO_ANSWER} at {address}: {}", sentence(&error)),
             })
         })?;
         // It starts a task of its own.

@@ -2,7 +2,7 @@
 
 use crate::attempt::Attempt;
 use crate::compute::{Computed, Computer, last_words};
-use crate::engine::nats::link::{Beats, CALL, CALL_LAST, Connected, Link, pack, until};
+use crate::engine::nats::link::{Beats, CALL, CALL_LAST, Connected, Link, NO_ANSWER, pack, until};
 use crate::engine::nats::{Failure, JOBS, RESULTS, build_word};
 use crate::job::{Job, Key};
 use crate::outcome::Outcome;
@@ -33,6 +33,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A worker whose jobs take less asks for the next one while it computes: the way to the server would be much of its time.
 /// With longer jobs, the next one would wait at this worker while another one has none.
 const QUICK: Duration = Duration::from_secs(1);
+/// How long a worker that begins waits for the server.
+const OPENING: Duration = Duration::from_secs(5);
 /// How long the inputs of a job may take to be fetched.
 const FETCHING: Duration = Duration::from_secs(3600);
 
@@ -54,10 +56,10 @@ pub struct Worker<'a> {
 pub fn work(how: &Worker<'_>, host: &Host, build: &str) -> Result<Worked, HostError> {
     let store = how.store.map(Store::create).transpose()?;
     let name = format!("{}-{}", crate::machine(), how.index);
-    let link = Link::open(how.address, &name, how.outage)?;
+    host.signals.run_begins();
+    let link = opened(how, &name, host)?;
     let own = build_word(build);
     let mut consumer = consumer(&link, &own)?;
-    host.signals.run_begins();
     let computer = Computer::new(host, build, &name);
     let mut worker = Working {
         link,
@@ -95,6 +97,20 @@ pub fn work(how: &Worker<'_>, host: &Host, build: &str) -> Result<Worked, HostEr
         }
     }
     Err(HostError::Interrupted)
+}
+
+/// The way to the server. One that is just being started again is waited for.
+fn opened(how: &Worker<'_>, name: &str, host: &Host) -> Result<Link, HostError> {
+    let end = Instant::now() + OPENING.min(how.outage);
+    loop {
+        match Link::open(how.address, name, how.outage) {
+            Err(_) if host.signals.interrupted() => return Err(HostError::Interrupted),
+            Err(HostError::Run(why)) if why.starts_with(NO_ANSWER) && Instant::now() < end => {
+                std::thread::sleep(AGAIN);
+            }
+            other => return other,
+        }
+    }
 }
 
 fn consumer(link: &Link, build: &str) -> Result<PullConsumer, HostError> {
@@ -209,14 +225,21 @@ impl Working<'_> {
         match computed {
             Computed::Interrupted => self.answer(taken, AckKind::Nak(None)),
             Computed::Failed(log) => self.failed(taken, &asked, log),
-            Computed::Unfit(why) => self.unfit(taken, &asked, &why),
+            Computed::Unfit(why) => self.unfit(taken, &asked, None, &why),
+            Computed::Foreign(why) => self.unfit(taken, &asked, Some(&asked.key), &why),
             Computed::Done(outcome) => self.done(taken, &asked, &outcome),
         }
     }
 
     /// Gives a job back that this machine cannot compute, and leaves jobs to others for a while; an error after several.
-    fn unfit(&mut self, taken: Taken, asked: &Asked, why: &str) -> Result<(), HostError> {
-        let unfit = self.row.more(&asked.key, &self.name, &last_words(why));
+    fn unfit(
+        &mut self,
+        taken: Taken,
+        asked: &Asked,
+        foreign: Option<&Key>,
+        why: &str,
+    ) -> Result<(), HostError> {
+        let unfit = self.row.more(foreign, &self.name, &last_words(why));
         self.host.progress.step(&format!("{} goes back: {}", asked.job.spec.name(), unfit.why));
         self.worked.given_back += 1;
         self.give_back_ahead(REQUEST);
