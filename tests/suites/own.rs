@@ -131,7 +131,9 @@ fn with_another() -> Result<(), Failed> {
         let refused = run(&more);
         ensure(refused.status == 2 && refused.stderr.contains(why), || refused.said())?;
     }
-    Ok(())
+    // It would be loaded before what it needs.
+    let refused = check(&["libata", "--with", "ahci", "--dry-run"]);
+    ensure(refused.status == 2 && refused.stderr.contains("needs libata"), || refused.said())
 }
 
 /// The usual device of 8139cp is another one, which the file leaves out of the guest.

@@ -160,8 +160,9 @@ impl Prepared {
         }
         let turns: Vec<&LoadPlan> = plans.iter().chain([&plan]).collect();
         let with: Vec<String> = request.with.iter().map(|name| normalized(name)).collect();
+        let usual = also.len();
         add_watched(&modules, &with, &turns, &mut also)?;
-        refuse_before(&turns, &also)?;
+        refuse_before(&turns, &also[usual..])?;
         let mut more = Vec::new();
         for plan in plans {
             let workload = match own_workload(&plan.driver.path) {
@@ -321,9 +322,9 @@ impl Prepared {
     }
 }
 
-/// Refuses modules that need a driver of the run: they would be loaded before it.
-fn refuse_before(turns: &[&LoadPlan], also: &[ModuleFile]) -> Result<()> {
-    match turns.iter().find(|turn| also.iter().any(|module| module.name == turn.driver.name)) {
+/// Refuses modules of `--with` that need a driver of the run: they would be loaded before it.
+fn refuse_before(turns: &[&LoadPlan], added: &[ModuleFile]) -> Result<()> {
+    match turns.iter().find(|turn| added.iter().any(|module| module.name == turn.driver.name)) {
         None => Ok(()),
         Some(turn) => Err(Error::BadValue(format!(
             "a module of --with needs {driver}, and is loaded before it; check that module, with --with {driver}",
