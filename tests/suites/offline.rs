@@ -168,6 +168,9 @@ fn of_another() -> Result<(), Failed> {
     finds(&run(shared(folder.path(), &[])?, &cache, "check zoo/leak"))?;
     let import = run(shared(folder.path(), &[])?, &cache, "cache import /etc/hostname");
     refuses(&import, &["takes no files", "it belongs to another user", "GUARDRAIL_CACHE"])?;
-    let none = run(setpriv(&folder.path().join("home")), Path::new("/root/none"), "check zoo/leak");
+    let closed = folder.path().join("closed");
+    fs::create_dir(&closed)?;
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0o700))?;
+    let none = run(setpriv(&folder.path().join("home")), &closed.join("none"), "check zoo/leak");
     refuses(&none, &["takes no files", "belongs to another user"])
 }

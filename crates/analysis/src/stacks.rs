@@ -118,22 +118,18 @@ impl Stacks {
 
     /// Changes the addresses of all stacks so far, of which no two may become one. A later stack with an old address is another.
     pub fn readdress(&mut self, to: impl Fn(u64) -> u64) {
-        let changed = |near: &Arc<[u64]>| {
-            // A return address names the call before it.
-            let behind = |(i, &at): (usize, &u64)| at.wrapping_sub(u64::from(i > 0));
-            near.iter().enumerate().any(|place| to(behind(place)) != behind(place))
-        };
-        let moved = |i: usize, at: u64| {
-            let back = u64::from(i > 0);
+        // A return address names the call before it.
+        let moved = |is_return: bool, at: u64| {
+            let back = u64::from(is_return);
             to(at.wrapping_sub(back)).wrapping_add(back)
         };
         for i in 0..self.table.len() {
-            let near = Arc::clone(&self.table[i].near);
-            if !changed(&near) {
+            let near = self.table[i].near.iter().enumerate();
+            let new: Arc<[u64]> = near.map(|(i, &at)| moved(i > 0, at)).collect();
+            if new == self.table[i].near {
                 continue;
             }
-            let new: Arc<[u64]> = near.iter().enumerate().map(|(i, &at)| moved(i, at)).collect();
-            if let Some(id) = self.ids.remove(&near) {
+            if let Some(id) = self.ids.remove(&self.table[i].near) {
                 self.ids.insert(Arc::clone(&new), id);
             }
             self.table[i].near = new;
@@ -141,7 +137,7 @@ impl Stacks {
         for i in 0..self.outer.len() {
             let word = |&word: &u64| {
                 let frame = StackFrame::decode(word);
-                let address = moved(usize::from(!frame.interrupted), frame.address);
+                let address = moved(!frame.interrupted, frame.address);
                 StackFrame { address, ..frame }.encode()
             };
             let new: Arc<[u64]> = self.outer[i].iter().map(word).collect();

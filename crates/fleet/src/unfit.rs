@@ -4,18 +4,20 @@
 
 use crate::job::Key;
 use crate::store::Store;
-use guardrail_host::HostError;
+use guardrail_host::{Host, HostError};
 use guardrail_report::text::clean;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After so many jobs in a row that its machine could not compute, a worker is set aside.
 pub const IN_A_ROW: u32 = 3;
 /// The wait after the first of these; each further one waits so much longer.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The time between two looks at signals.
+const GLANCE: Duration = Duration::from_millis(50);
 /// The most notes of a store.
 const MOST_NOTES: usize = 1000;
 /// The most bytes of a note, and of its sentence.
@@ -43,8 +45,16 @@ pub struct Unfit {
 
 impl Unfit {
     /// How long the worker leaves jobs to others.
-    pub fn pause(&self) -> Duration {
+    fn pause(&self) -> Duration {
         PAUSE * self.in_a_row.min(IN_A_ROW)
+    }
+
+    /// Leaves jobs to others for a while, which a signal of the user's ends.
+    pub fn wait(&self, host: &Host) {
+        let end = Instant::now() + self.pause();
+        while Instant::now() < end && !host.signals.interrupted() {
+            std::thread::sleep(GLANCE);
+        }
     }
 
     /// The error that ends a worker which is set aside.

@@ -18,8 +18,6 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)]
 
 /// How long a worker that is to end waits for its last result to be on the disk.
 const LAST: Duration = Duration::from_secs(5);
-/// The time between two looks at signals.
-const GLANCE: Duration = Duration::from_millis(50);
 
 /// What a worker works on.
 #[derive(Clone, Debug)]
@@ -197,15 +195,9 @@ impl Worker<'_> {
         if unfit.aside {
             return Err(unfit.error());
         }
-        let end = Instant::now() + unfit.pause();
+        unfit.wait(self.host);
         self.last = Some(unfit);
-        while Instant::now() < end {
-            if self.host.signals.interrupted() {
-                return Err(HostError::Interrupted);
-            }
-            std::thread::sleep(GLANCE);
-        }
-        Ok(())
+        if self.host.signals.interrupted() { Err(HostError::Interrupted) } else { Ok(()) }
     }
 
     /// Notes that the worker ends, since all that is left is for other machines; the error says so.

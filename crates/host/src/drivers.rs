@@ -16,19 +16,13 @@ pub fn drivers(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
 
 /// The modules that are watched: the drivers, and those that are watched with them.
 pub fn watched(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
-    let with = prepared.with.iter().filter_map(|name| loaded(prepared).find(|module| module.name == *name));
+    let with = prepared.with.iter().filter_map(|name| prepared.loaded().find(|module| module.name == *name));
     drivers(prepared).chain(with)
 }
 
 /// The other modules that the guest loads, one or more times.
 pub fn others(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
-    loaded(prepared).filter(|module| !prepared.with.contains(&module.name))
-}
-
-/// All modules that the guest loads besides the drivers.
-fn loaded(prepared: &Prepared) -> impl Iterator<Item = &ModuleFile> {
-    let companions = prepared.more.iter().flat_map(|companion| &companion.plan.before);
-    prepared.plan.before.iter().chain(&prepared.also).chain(companions)
+    prepared.loaded().filter(|module| !prepared.with.contains(&module.name))
 }
 
 /// The names of a run's drivers, separated by commas.

@@ -238,18 +238,18 @@ impl Modules {
     pub fn frame(&self, world: &dyn World, slide: u64, addr: u64, is_return: bool) -> Frame {
         let inside = if is_return { addr.wrapping_sub(1) } else { addr };
         let unknown = || ("?".to_owned(), 0);
+        let name = |functions: &[Range], at: u64| {
+            let offset = |f: &Range| at.wrapping_add(addr - inside).wrapping_sub(f.start);
+            find(functions, at).map_or_else(unknown, |f| (f.name.to_string(), offset(f)))
+        };
         if let Some(other) = self.other_at(inside) {
-            let (function, offset) = find(&other.functions, inside)
-                .map_or_else(unknown, |f| (f.name.to_string(), addr.wrapping_sub(f.start)));
+            let (function, offset) = name(&other.functions, inside);
             let module = Some(other.name.to_string());
             return Frame { function, module, offset, other: true, ..Frame::default() };
         }
         if let Some((_, module)) = self.at(inside) {
             let known = self.known(inside);
-            let function = find(&module.map.functions, known);
-            let (function, offset) = function.map_or_else(unknown, |f| {
-                (f.name.to_string(), known.wrapping_add(addr - inside).wrapping_sub(f.start))
-            });
+            let (function, offset) = name(&module.map.functions, known);
             let source = module.map.lines.as_ref().and_then(|lines| lines(known));
             let Source { location, inlined } = source.unwrap_or_default();
             let module = Some(module.name.clone());

@@ -191,6 +191,33 @@ impl Order {
         context.held.iter().rposition(released)
     }
 
+    /// A context has given back a lock, which it holds at this place where it is known to hold it.
+    pub(crate) fn gave_back(
+        &mut self,
+        context: &mut ContextOrder,
+        lock: LockId,
+        mode: LockMode,
+        at: Option<usize>,
+    ) {
+        let strand = context.now.strand;
+        if context.end_section(lock) {
+            self.waited_for_holders(strand, lock);
+        }
+        self.given(strand, lock, mode);
+        context.now.clock = self.clock(strand);
+        if let Some(at) = at {
+            self.drop_held(context, at);
+        }
+    }
+
+    /// A context does not hold the lock at this place any more.
+    pub(crate) fn drop_held(&mut self, context: &mut ContextOrder, at: usize) {
+        if at < context.held.len() {
+            context.held.remove(at);
+        }
+        context.now.locks = self.lockset(&context.held);
+    }
+
     /// Whether the memory of a lock is still the one that it was in when it got its number.
     pub fn is_live(&self, lock: LockId) -> bool {
         self.locks.is_live(lock)

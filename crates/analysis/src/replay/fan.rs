@@ -84,15 +84,7 @@ impl Fan<'_> {
     fn give_back(&mut self, at: usize) {
         let held = self.context.order.held[at].clone();
         self.each(|checker, cx| checker.unlocked(cx, held.lock, Some(&held), false));
-        let (state, context) = (&mut self.state.order, &mut self.context.order);
-        let strand = context.now.strand;
-        if context.end_section(held.lock) {
-            state.waited_for_holders(strand, held.lock);
-        }
-        state.given(strand, held.lock, held.mode);
-        context.now.clock = state.clock(strand);
-        context.held.remove(at);
-        context.now.locks = state.lockset(&context.held);
+        self.state.order.gave_back(&mut self.context.order, held.lock, held.mode, Some(at));
     }
 
     /// A string instruction has accessed a range.
@@ -137,9 +129,8 @@ impl Memory for Fan<'_> {
         // The store itself is part of what it releases.
         if self.order {
             self.state.order.touched(&mut self.context.order, ctx, &access);
-            if self.state.world.inlines_unlock()
-                && let Some(at) = self.state.order.given_back(&self.context.order, &access, ctx.access.locked)
-            {
+            let given = self.state.order.given_back(&self.context.order, &access, ctx.access.locked);
+            if let Some(at) = given.filter(|_| self.state.world.inlines_unlock()) {
                 self.give_back(at);
             }
         }

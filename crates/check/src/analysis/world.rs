@@ -47,6 +47,7 @@ pub struct KernelWorld {
     gfp_reclaim: u64,
     slab_typesafe: u64,
     redzones: bool,
+    inlines_unlock: bool,
 }
 
 struct Module {
@@ -104,6 +105,7 @@ impl KernelWorld {
         let (gfp_zero, gfp_reclaim) = (flag("___GFP_ZERO_BIT", 8), flag("___GFP_DIRECT_RECLAIM_BIT", 10));
         let slab_typesafe = flag("_SLAB_TYPESAFE_BY_RCU", 19);
         let (hooks, calls) = (input.hooks.clone(), RefCell::default());
+        let inlines_unlock = kernel.address_of("_raw_spin_unlock").is_none();
         Ok(KernelWorld {
             image: kernel,
             lines,
@@ -118,6 +120,7 @@ impl KernelWorld {
             gfp_reclaim,
             slab_typesafe,
             redzones: input.redzones,
+            inlines_unlock,
         })
     }
 
@@ -292,7 +295,7 @@ impl World for KernelWorld {
     }
 
     fn inlines_unlock(&self) -> bool {
-        self.image.address_of("_raw_spin_unlock").is_none()
+        self.inlines_unlock
     }
 
     fn dma_skip_sync(&self) -> Option<u64> {

@@ -179,8 +179,7 @@ impl Prepared {
         };
         let parameters = Parameters::new();
         let listed = catalog.entry(&plan.driver.name, &plan.aliases).cloned();
-        let with = in_order(&with, &plan, &also, &more);
-        Ok(Prepared {
+        let mut prepared = Prepared {
             qemu,
             unpacked: direct::unpacked(packages.cache(), parser, &kernel.vmlinuz),
             kernel,
@@ -200,7 +199,26 @@ impl Prepared {
             root_disk: None,
             guest_tree,
             parser: parser.clone(),
-        })
+        };
+        prepared.with = prepared.in_order();
+        Ok(prepared)
+    }
+
+    /// All modules that the guest loads besides the drivers, in this order. One that several drivers need comes several times.
+    pub fn loaded(&self) -> impl Iterator<Item = &ModuleFile> {
+        let turns = self.more.iter().flat_map(|companion| &companion.plan.before);
+        self.plan.before.iter().chain(&self.also).chain(turns)
+    }
+
+    /// The names of the watched modules besides the drivers, as these are loaded.
+    fn in_order(&self) -> Vec<String> {
+        let mut ordered: Vec<String> = Vec::new();
+        for module in self.loaded().filter(|module| self.with.contains(&module.name)) {
+            if !ordered.contains(&module.name) {
+                ordered.push(module.name.clone());
+            }
+        }
+        ordered
     }
 
     /// The module by which a guest that was saved reads its files.
@@ -232,7 +250,7 @@ impl Prepared {
         let more = self.more.iter().map(|companion| &companion.plan);
         let plans: Vec<&LoadPlan> = std::iter::once(&self.plan).chain(more).collect();
         let drivers: Vec<&ModuleFile> = plans.iter().map(|plan| &plan.driver).collect();
-        let others: Vec<&ModuleFile> = plans.iter().flat_map(|plan| &plan.before).chain(&self.also).collect();
+        let others: Vec<&ModuleFile> = self.loaded().collect();
         self.parameters = settings::assign(given, &drivers, &others)?;
         Ok(())
     }
@@ -352,18 +370,6 @@ fn add_watched(
         }
     }
     Ok(())
-}
-
-/// Names of modules in the order in which the modules are loaded.
-fn in_order(names: &[String], plan: &LoadPlan, also: &[ModuleFile], more: &[Companion]) -> Vec<String> {
-    let turns = more.iter().flat_map(|companion| &companion.plan.before);
-    let mut ordered: Vec<String> = Vec::new();
-    for module in plan.before.iter().chain(also).chain(turns) {
-        if names.contains(&module.name) && !ordered.contains(&module.name) {
-            ordered.push(module.name.clone());
-        }
-    }
-    ordered
 }
 
 /// The tree with the guest's programs, fetched if the cache has none.

@@ -212,11 +212,16 @@ impl Modules {
     /// Adds a module of the kernel's that is watched, and its dependencies, to `list`.
     pub fn add_watched(&self, name: &str, list: &mut Vec<ModuleFile>) -> Result<()> {
         // What is part of the image has no module to watch, and `plan` says so. It also knows which names there are.
-        self.plan(name).map_err(|error| match error {
+        let LoadPlan { before, driver, .. } = self.plan(name).map_err(|error| match error {
             Error::Unknown { name, near, .. } => Error::Unknown { what: "module", name, near },
             other => other,
         })?;
-        self.add(name, name, list)
+        for module in before.into_iter().chain([driver]) {
+            if list.iter().all(|other| other.name != module.name) {
+                list.push(module);
+            }
+        }
+        Ok(())
     }
 
     /// The modules that a module asks for by name. An algorithm stands for its generic module.

@@ -90,22 +90,11 @@ impl Replay {
         let held = at.and_then(|at| self.contexts.get(c)?.order.held.get(at).cloned());
         self.each(v, Some(c), |checker, cx| checker.unlocked(cx, id, held.as_ref(), by_kernel));
         let Some(context) = self.contexts.get_mut(c) else { return };
-        let strand = context.order.now.strand;
-        if context.order.end_section(id) {
-            self.state.order.waited_for_holders(strand, id);
-        }
-        self.state.order.given(strand, id, mode);
-        context.order.now.clock = self.state.order.clock(strand);
-        if let Some(at) = at {
-            self.drop_held(c, at);
-        }
+        self.state.order.gave_back(&mut context.order, id, mode, at);
     }
 
     pub(super) fn drop_held(&mut self, c: usize, at: usize) {
         let Some(context) = self.contexts.get_mut(c) else { return };
-        if at < context.order.held.len() {
-            context.order.held.remove(at);
-        }
-        context.order.now.locks = self.state.order.lockset(&context.order.held);
+        self.state.order.drop_held(&mut context.order, at);
     }
 }

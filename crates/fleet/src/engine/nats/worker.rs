@@ -251,10 +251,7 @@ impl Working<'_> {
             self.settle()?;
             return Err(unfit.error());
         }
-        let end = Instant::now() + unfit.pause();
-        while Instant::now() < end && !self.host.signals.interrupted() {
-            std::thread::sleep(GLANCE);
-        }
+        unfit.wait(self.host);
         Ok(())
     }
 
