@@ -75,14 +75,11 @@ impl<'a> Guest<'a> {
         let name = btf.member_offset("module", "name")?;
         let head = image.address_of("modules")?.checked_add(self.slide)?;
         let mut modules = Vec::new();
-        let mut at = self.word(head)?;
-        while at != head && modules.len() < MAX_MODULES {
+        for at in entries(head, |at| self.word(at)) {
             let module = at.checked_sub(link)?;
             if let Some(name) = self.space.text(self.dump, module.checked_add(name)?, MAX_NAME) {
                 modules.push(Loaded { name, sections: self.sections(image, module).unwrap_or_default() });
             }
-            let Some(next) = self.word(at) else { break };
-            at = next;
         }
         Some(modules)
     }
@@ -229,4 +226,27 @@ pub fn module_symbols(loaded: &Loaded, file: &ModuleImage) -> (Vec<Section>, Vec
         })
     };
     (sections, file.symbols().iter().filter_map(symbol).collect())
+}
+
+/// The entries of a list of the kernel's, as far as it can be followed. One that leads around without its head ends as well.
+fn entries(head: u64, next: impl Fn(u64) -> Option<u64>) -> impl Iterator<Item = u64> {
+    std::iter::successors(next(head), move |&at| next(at)).take_while(move |&at| at != head).take(MAX_MODULES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_leads_around_ends() {
+        let follow = |pairs: &'static [(u64, u64)]| {
+            let next = move |at| pairs.iter().find(|pair| pair.0 == at).map(|pair| pair.1);
+            entries(1, next).collect::<Vec<u64>>()
+        };
+        assert_eq!(follow(&[(1, 5), (5, 7), (7, 1)]), [5, 7]);
+        assert_eq!(follow(&[(1, 1)]), [] as [u64; 0]);
+        assert_eq!(follow(&[(1, 5), (5, 7)]), [5, 7]);
+        assert_eq!(follow(&[]), [] as [u64; 0]);
+        assert_eq!(follow(&[(1, 5), (5, 7), (7, 5)]).len(), MAX_MODULES);
+    }
 }
