@@ -172,6 +172,9 @@ pub struct Holds {
     pub linger_millis: u64,
     /// True where a pair whose sides have met is held no more, so that what follows does not come from the holds.
     pub once: bool,
+    /// Where set, the only side that is held. Only contexts on another CPU meet it: an interrupt on its own CPU ends
+    /// before the held side goes on.
+    pub held_apart: Option<u8>,
 }
 
 impl Default for Holds {
@@ -187,6 +190,7 @@ impl Default for Holds {
             stall_millis: 0,
             linger_millis: 0,
             once: false,
+            held_apart: None,
         }
     }
 }

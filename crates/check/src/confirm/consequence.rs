@@ -31,8 +31,8 @@ const NOTHING: &str = "nothing";
 const NOT_FORCED: &str = "not-forced";
 /// Most runs in which the order is to be forced once more.
 const RUNS: u32 = 2;
-/// Most further runs where the sides met in the other order than they had before, or on one CPU: there the other side
-/// is an interrupt, which ends before the held side goes on.
+/// Most further runs where the sides did not meet, or not on two CPUs in each order. On one CPU the other side is an interrupt,
+/// which ends before the held side goes on.
 const MORE_RUNS: u32 = 2;
 /// How long the held side stays in the second run after the other side has come, in milliseconds: the other
 /// may free or set up anew what the held side then goes on to use.
@@ -149,27 +149,35 @@ impl<'a> Search<'a> {
     pub fn consequence(&mut self, met: &Met) -> Result<Consequence, HostError> {
         let mut best = None;
         let mut ended = Vec::new();
-        let mut lingers: VecDeque<u64> = [0, LINGER].into();
-        lingers.truncate(self.effort.runs as usize);
+        let mut next: VecDeque<(u64, Option<u8>)> = [(0, None), (LINGER, None)].into();
+        next.truncate(self.effort.runs as usize);
         let mut more = MORE_RUNS;
-        while let Some(linger_millis) = lingers.pop_front() {
+        let mut orders = [false; 2];
+        while let Some((linger_millis, held_apart)) = next.pop_front() {
             self.host.progress.step("forcing the order under all checkers");
-            let holds = Holds { points: met.points.clone(), linger_millis, once: true, ..Holds::default() };
-            let run = self.run(met.scheduling, holds)?;
+            let points = met.points.clone();
+            let holds = Holds { points, linger_millis, once: true, held_apart, ..Holds::default() };
+            // There a held thread moves to another CPU.
+            let scheduling = if held_apart.is_some() { Scheduling::Shaken } else { met.scheduling };
+            let run = self.run(scheduling, holds)?;
             let forced = run.findings.iter().find(|finding| is_note(finding, aftermath::FORCED));
             let (Some(forced), Some(seconds)) = (forced, run.seconds) else {
                 ended.extend(run.end.map(|end| end.sentence()));
+                if held_apart.is_none() && more > 0 && self.plan.cpus > 1 {
+                    more -= 1;
+                    next.push_front((linger_millis, Some(met.held)));
+                }
                 continue;
             };
             let (mut fault, mut end) = self.what_follows(&run, forced.event);
             let mut alike = None;
-            if fault.is_some() && !self.complete || end.is_some() && !self.usual.contains(&met.scheduling) {
+            if fault.is_some() && !self.complete || end.is_some() && !self.usual.contains(&scheduling) {
                 self.host.progress.step("the same without a hold");
-                let usual = self.run(met.scheduling, Holds::default())?;
+                let usual = self.run(scheduling, Holds::default())?;
                 self.known.extend(usual.findings);
                 self.ends.extend(usual.end);
                 self.complete = true;
-                self.usual.push(met.scheduling);
+                self.usual.push(scheduling);
                 let before = fault.map(|fault| fault.kind.clone()).or(end.map(End::sentence));
                 (fault, end) = self.what_follows(&run, forced.event);
                 alike = before.filter(|_| fault.is_none() && end.is_none());
@@ -182,9 +190,17 @@ impl<'a> Search<'a> {
                 return Ok(found);
             }
             best = best.filter(|one: &Consequence| one.outcome == VALUE_USED).or(Some(found));
-            if more > 0 && run.held != Some(met.held) {
+            if let Some(held) = run.held {
+                orders[usize::from(held)] = true;
+            }
+            let open = |held: &u8| !orders[usize::from(*held)];
+            let order = match linger_millis {
+                0 => [met.held, 1 - met.held].into_iter().find(open),
+                _ => run.held.is_none().then_some(met.held),
+            };
+            if let Some(held) = order.filter(|_| more > 0 && self.plan.cpus > 1) {
                 more -= 1;
-                lingers.push_front(linger_millis);
+                next.push_front((linger_millis, Some(held)));
             }
         }
         let tried = u64::from(self.effort.tries * RUNS.min(self.effort.runs));

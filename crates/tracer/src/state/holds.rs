@@ -268,6 +268,9 @@ impl State {
                 return (Verdict::Go.into(), meet);
             };
             held.came += 1;
+            if config.held_apart.is_some() && held.side.cpu == arrival.side.cpu {
+                return (Verdict::Go.into(), meet);
+            }
             let other = MeetSide { role, ..arrival.side };
             let (from, len) = held.side.overlap(&other);
             if len == 0 || !(held.side.store || other.store) || held.locked && arrival.locked {
@@ -295,7 +298,7 @@ impl State {
         let now = arrival.now;
         let wants = |&&(pair, role): &&(u32, u8)| {
             self.pairs.get(&pair).is_some_and(|known| {
-                if config.once && known.met {
+                if config.once && known.met || config.held_apart.is_some_and(|held| held != role) {
                     return false;
                 }
                 let (most, tries) = (config.tries.div_ceil(2), known.tries[usize::from(role)]);

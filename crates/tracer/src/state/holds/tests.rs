@@ -145,6 +145,19 @@ fn a_pair_that_has_met_is_held_no_more_where_once_is_enough() {
 }
 
 #[test]
+fn only_the_wanted_side_is_held_and_met_on_another_cpu() {
+    let holds = Holds::new(&Config { held_apart: Some(0), ..holds(None).config });
+    let mut clock = Clock::new();
+    assert_eq!(clock.come(&holds, 1, side(B, 2, false)).0.0, Verdict::Go);
+    assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
+    clock.pass(5);
+    assert_eq!(clock.come(&holds, 1, side(B, 2, false)), (Verdict::Go.into(), None));
+    let (verdict, met) = clock.come(&holds, 1, MeetSide { cpu: 1, ..side(B, 2, false) });
+    assert_eq!(verdict, (Verdict::Go, Some(Side::Other)));
+    assert_eq!(met.unwrap().outcome, MeetOutcome::Met);
+}
+
+#[test]
 fn nobody_comes_and_time_is_up() {
     let (holds, mut clock) = (holds(None), Clock::new());
     assert_eq!(clock.come(&holds, 0, side(A, 1, true)).0.0, Verdict::Back);
