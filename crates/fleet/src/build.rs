@@ -29,6 +29,18 @@ pub fn identity(version: &str, cache: &Cache) -> Result<String, HostError> {
     Ok(format!("{version} {}", &digest[..DIGITS]))
 }
 
+/// The state of this build's files, which differs where one was replaced.
+pub fn state() -> Result<String, HostError> {
+    parts(&program()?)?.iter().map(|part| stamp(part)).collect()
+}
+
+/// The state of a file without its bytes: which one it is, its size, and when it changed.
+pub fn stamp(file: &Path) -> Result<String, HostError> {
+    let data = fs::metadata(file).map_err(HostError::io("read", file.display()))?;
+    let times = (data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec());
+    Ok(format!("{file:?} {} {} {} {times:?}\n", data.dev(), data.ino(), data.len()))
+}
+
 /// The files of the build of a program. Its libraries are beside it, or in the folder above.
 fn parts(program: &Path) -> Result<Vec<PathBuf>, HostError> {
     let folder = program.parent().unwrap_or(Path::new("/"));
@@ -55,13 +67,8 @@ fn libraries(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
 
 /// The digest of files, from the cache where they are as they were.
 fn kept(parts: &[PathBuf], cache: &Cache) -> Result<String, HostError> {
-    let mut stamp = String::new();
-    for part in parts {
-        let data = fs::metadata(part).map_err(HostError::io("read", part.display()))?;
-        let times = (data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec());
-        stamp += &format!("{part:?} {} {} {} {times:?}\n", data.dev(), data.ino(), data.len());
-    }
-    let stamp = digest(&[stamp.as_bytes()]);
+    let stamps = parts.iter().map(|part| stamp(part)).collect::<Result<String, HostError>>()?;
+    let stamp = digest(&[stamps.as_bytes()]);
     let names: Vec<&[u8]> = parts.iter().map(|part| part.as_os_str().as_encoded_bytes()).collect();
     let name = format!("{KEPT}/{}", &digest(&names)[..DIGITS]);
     let known = files::input(&cache.path(&name), MOST_KEPT).unwrap_or_default();
@@ -118,6 +125,19 @@ mod tests {
         let second = of("one");
         fs::write(folder.path().join("one/guardrail"), "Program").unwrap();
         assert!(second != first && of("one") != second);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_another_has_another_stamp() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("vmlinuz"), folder.path().join("new"));
+        fs::write(&file, "one").unwrap();
+        let before = stamp(&file).unwrap();
+        assert_eq!(stamp(&file).unwrap(), before);
+        fs::write(&other, "two").unwrap();
+        fs::rename(&other, &file).unwrap();
+        assert_ne!(stamp(&file).unwrap(), before);
+        assert!(stamp(&other).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Computes one job.
 
 use crate::attempt::Attempt;
+use crate::build;
 use crate::canonical::digest;
 use crate::job::{Job, Key, Resolver};
 use crate::outcome::{MOST_BODY, Outcome};
@@ -64,12 +65,15 @@ pub struct Computer<'a> {
     host: &'a Host,
     resolver: Resolver<'a>,
     worker: String,
+    /// The state of the build's files when the worker began; `None` where they cannot be found.
+    state: Option<String>,
 }
 
 impl<'a> Computer<'a> {
     /// A computer in a worker of this name, for jobs of this build.
     pub fn new(host: &'a Host, build: &str, worker: &str) -> Computer<'a> {
-        Computer { host, resolver: Resolver::new(host, build), worker: worker.to_owned() }
+        let (resolver, state) = (Resolver::new(host, build), build::state().ok());
+        Computer { host, resolver, worker: worker.to_owned(), state }
     }
 
     /// Computes a job.
@@ -124,6 +128,7 @@ impl<'a> Computer<'a> {
 
     /// Runs `guardrail check` in a process of its own, so that no failure of it can end the worker.
     fn check(&self, job: &Check) -> Result<Left, Stopped> {
+        self.refuse_replaced()?;
         let unfit = |error: HostError| Stopped::unfit(&error);
         let folder = OwnedFolder::large("guardrail-fleet-")
             .map_err(HostError::io("create", "a folder for the run"))
@@ -155,7 +160,20 @@ impl<'a> Computer<'a> {
         if asked.is_some() {
             return Err(Stopped::Failed(format!("the run did not end within {} s", limit.as_secs())));
         }
-        judged(status, folder.path())
+        let left = judged(status, folder.path())?;
+        // The run may have used files of both builds.
+        self.refuse_replaced()?;
+        Ok(left)
+    }
+
+    /// Refuses to compute with files that are no longer those of the worker's build.
+    fn refuse_replaced(&self) -> Result<(), Stopped> {
+        match build::state().ok() == self.state {
+            true => Ok(()),
+            false => Err(Stopped::Unfit(
+                "guardrail was replaced since this worker began; start the worker again".to_owned(),
+            )),
+        }
     }
 }
 
@@ -307,6 +325,15 @@ mod tests {
             assert!(error.to_string().starts_with("this machine cannot compute the job: "), "{error}");
         }
         assert_eq!((store.failures(&job.key()), store.aside(&job.key())), (0, None));
+    }
+
+    #[test]
+    fn a_program_that_was_replaced_computes_no_check() {
+        let host = Host::embedded().unwrap();
+        let mut computer = Computer::new(&host, "0", "w");
+        assert!(computer.refuse_replaced().is_ok());
+        computer.state = Some("before".to_owned());
+        assert!(matches!(computer.refuse_replaced(), Err(Stopped::Unfit(why)) if why.contains("replaced")));
     }
 
     #[test]

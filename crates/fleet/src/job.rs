@@ -1,5 +1,6 @@
 //! A job: a specification with the digests of all that goes in, and the key that follows from both.
 
+use crate::build::stamp;
 use crate::canonical::{canonical, digest};
 use crate::spec::{Check, Spec};
 use guardrail_host::{Host, HostError, files, folders, from_source, zoo};
@@ -88,7 +89,17 @@ impl Job {
 pub struct Resolver<'a> {
     host: &'a Host,
     build: String,
-    kernels: BTreeMap<String, (String, Modules)>,
+    kernels: BTreeMap<String, KnownKernel>,
+}
+
+/// A kernel that was read.
+struct KnownKernel {
+    vmlinuz: PathBuf,
+    /// The state of the image's file when it was read.
+    stamp: String,
+    /// The digest of the image.
+    image: String,
+    modules: Modules,
 }
 
 impl<'a> Resolver<'a> {
@@ -132,7 +143,7 @@ impl<'a> Resolver<'a> {
 
     fn inputs(&mut self, check: &Check) -> Result<BTreeMap<String, String>, HostError> {
         let mut inputs = BTreeMap::new();
-        let (image, modules) = self.kernel(&check.kernel)?;
+        let KnownKernel { image, modules, .. } = self.kernel(&check.kernel)?;
         inputs.insert("kernel".to_owned(), image.clone());
         let driver = match zoo::named(&check.driver) {
             Some(name) => match zoo::sources(name) {
@@ -155,14 +166,17 @@ impl<'a> Resolver<'a> {
         Ok(inputs)
     }
 
-    /// The digest of a kernel's image, and its modules.
-    fn kernel(&mut self, name: &str) -> Result<&(String, Modules), HostError> {
-        if !self.kernels.contains_key(name) {
+    /// A kernel's image and modules. One that was built again in its place is read again.
+    fn kernel(&mut self, name: &str) -> Result<&KnownKernel, HostError> {
+        let same = |known: &KnownKernel| stamp(&known.vmlinuz).is_ok_and(|stamp| stamp == known.stamp);
+        if !self.kernels.get(name).is_some_and(same) {
             self.host.progress.step(&format!("kernel {name}"));
             let found = kernels::find(&Packages::new(&self.host.cache), name)?;
+            let stamp = stamp(&found.vmlinuz)?;
             let image = digest(&[&bytes(&found.vmlinuz)?]);
             let modules = Modules::of(&found, &folders::parser()?)?;
-            self.kernels.insert(name.to_owned(), (image, modules));
+            let known = KnownKernel { vmlinuz: found.vmlinuz, stamp, image, modules };
+            self.kernels.insert(name.to_owned(), known);
         }
         self.kernels.get(name).ok_or_else(|| HostError::Run(format!("kernel {name} is not there")))
     }

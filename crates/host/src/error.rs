@@ -41,6 +41,9 @@ pub enum HostError {
     /// This machine cannot compute jobs.
     #[error("{0}")]
     Unfit(String),
+    /// The system killed what the machine had no memory for, or somebody did.
+    #[error("{0}")]
+    Killed(String),
     /// The user interrupted the program (Ctrl-C).
     #[error("interrupted")]
     Interrupted,
@@ -94,6 +97,7 @@ impl HostError {
             | HostError::Vm(_)
             | HostError::Log(_)
             | HostError::Snapshot(_)
+            | HostError::Killed(_)
             | HostError::Io { .. } => Status::RunFailed,
             HostError::NotExercised(_) => Status::NotExercised,
             HostError::Unfit(_) => Status::Unfit,
@@ -106,7 +110,7 @@ impl HostError {
     pub fn is_of_machine(&self) -> bool {
         use guardrail_trace::file::FileError;
         match self {
-            HostError::Unfit(_) | HostError::Trace(FileError::DiskFull { .. }) => true,
+            HostError::Unfit(_) | HostError::Killed(_) | HostError::Trace(FileError::DiskFull { .. }) => true,
             HostError::Vm(error) if error.is_of_machine() => true,
             other => lacks(other),
         }
@@ -188,5 +192,7 @@ mod tests {
         assert!(!vm(guardrail_vm::Error::BadValue("x".into())));
         assert!(!HostError::Run("the guest hung".into()).is_of_machine());
         assert_eq!(HostError::Unfit("x".into()).status() as u8, 75);
+        let killed = HostError::Killed("QEMU failed".into());
+        assert!(killed.is_of_machine() && killed.status() as u8 == Status::RunFailed as u8);
     }
 }

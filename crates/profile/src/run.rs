@@ -119,7 +119,7 @@ pub fn run_prepared(
     let reports = plugged.iter().map(|one| control::read(&one.results)).collect::<Result<Vec<_>, _>>();
     let reports = match &finished.outcome {
         // A client's reason for its refusal to begin explains more than the absence of results.
-        Outcome::QemuFailed { .. } if reports.is_err() => {
+        Outcome::QemuFailed { .. } | Outcome::QemuKilled { .. } if reports.is_err() => {
             return Err(HostError::Run(finished.outcome.to_string()));
         }
         _ => reports?,

@@ -23,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("a worker of another build gets no job", builds),
         Trial::test("an interrupted controller keeps what was computed", interrupted),
         Trial::test("a worker at a store needs a number of its own", numbers),
+        Trial::test("a guest that the system kills is no failure of its job", killed),
     ]
 }
 
@@ -104,6 +105,42 @@ impl Place {
 fn rehearsals(count: u64) -> String {
     let job = |seed| format!("{{\"version\":1,\"kind\":\"rehearsal\",\"milliseconds\":0,\"seed\":{seed}}}\n");
     (0..count).map(job).collect()
+}
+
+/// As the system does where memory is short.
+fn killed() -> Result<(), Failed> {
+    let place = Place::new(CHECK)?;
+    let words = ["job", &place.path("jobs")];
+    let mut job = Started::new(&program(), &words, place.0.path().join("log"))?;
+    let end = Instant::now() + LIMIT;
+    let qemu = loop {
+        match guest_of(job.child.id()) {
+            Some(qemu) => break qemu,
+            None => ensure(Instant::now() < end, || "no guest begins".to_owned())?,
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // SAFETY: kill takes plain numbers; the process was found a moment ago.
+    unsafe { libc::kill(qemu as i32, libc::SIGKILL) };
+    let (status, said) = job.ended()?;
+    let why = "this machine cannot compute the job: QEMU failed: it was ended by signal 9";
+    ensure(status.code() == Some(3) && said.contains(why), || format!("{status}: {said}"))
+}
+
+/// The QEMU that a process or one of its children started.
+fn guest_of(ancestor: u32) -> Option<u32> {
+    let above = |id: &u32| {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        parent.trim().parse().ok().filter(|id| *id > 1)
+    };
+    let is_guest = |id: &u32| {
+        let words = fs::read_to_string(format!("/proc/{id}/cmdline"));
+        words.is_ok_and(|words| words.contains("qemu-system") && words.contains("-plugin"))
+            && std::iter::successors(Some(*id), above).any(|id| id == ancestor)
+    };
+    let listed = fs::read_dir("/proc").ok()?.flatten();
+    listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_guest)
 }
 
 /// The job goes back, the worker is set aside, and the run ends; nothing counts as a failure of the job.

@@ -201,7 +201,9 @@ fn without_guard(seen: &Seen<'_>, domain: &[&str], usual: &HashSet<String>) -> J
         (Outcome::TimedOut { .. }, _) => {
             judged(Verdict::Internal, Some(How::Hang), &seen.outcome.to_string())
         }
-        (Outcome::QemuFailed { why }, _) => judged(Verdict::Escaped, Some(How::Machine), why),
+        (Outcome::QemuFailed { why } | Outcome::QemuKilled { why }, _) => {
+            judged(Verdict::Escaped, Some(How::Machine), why)
+        }
         (Outcome::LoadFailed { why }, _) if NOT_LOADABLE.iter().any(|word| why.contains(word)) => {
             judged(Verdict::Refused, None, why)
         }

@@ -195,6 +195,7 @@ impl Concluded<'_> {
                 (Some(outcome.to_string()), Ok(Status::Findings))
             }
             Outcome::NoDeviceBound => not_exercised(no_device(&self.prepared), findings.is_empty()),
+            Outcome::QemuKilled { .. } => (None, Err(HostError::Killed(outcome.to_string()))),
             other => fail(other.to_string()),
         }
     }

@@ -7,6 +7,7 @@ use guardrail_host::process::{self, Process};
 use guardrail_host::{HostError, Status};
 use guardrail_vm::OwnedFolder;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -84,8 +85,8 @@ impl Local {
     fn look(&mut self, run: &Run<'_>, index: usize) -> Result<(), HostError> {
         let Slot::Works(worker) = &mut self.workers[index] else { return Ok(()) };
         let ended = worker.try_wait().map_err(HostError::io("wait for", "a worker"))?;
-        let Some(code) = ended.map(|status| status.code()) else { return Ok(()) };
-        self.workers[index] = match code {
+        let Some(status) = ended else { return Ok(()) };
+        self.workers[index] = match status.code() {
             // Others may still compute.
             Some(code) if code == Status::Clean as i32 => Slot::Ended,
             Some(code) if code == Status::Unfit as i32 => {
@@ -93,8 +94,9 @@ impl Local {
                 run.host.progress.step(&format!("worker {index} is set aside: {why}"));
                 Slot::Aside(why)
             }
-            code => {
-                if code.is_some() {
+            _ => {
+                // A person or the system kills with this signal; others are faults of the worker.
+                if status.signal() != Some(libc::SIGKILL) {
                     self.vainly(run, index)?;
                 }
                 Slot::Works(self.spawn(run, index)?)

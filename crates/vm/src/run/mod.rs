@@ -310,7 +310,10 @@ fn judge(ended: &Ended, cause: Option<Outcome>) -> Outcome {
                 (Some(status), None) => format!("it was {}", ending(status)),
                 (Some(status), Some(last)) => format!("it was {}; it last said: {last}", ending(status)),
             };
-            Outcome::QemuFailed { why }
+            match ended.status.and_then(|status| status.signal()) {
+                Some(libc::SIGKILL) => Outcome::QemuKilled { why },
+                _ => Outcome::QemuFailed { why },
+            }
         }
     }
 }
@@ -378,7 +381,8 @@ mod tests {
             ..ended(&[], &[], None)
         };
         let text = "QEMU failed: it was ended by signal 9 (SIGKILL)";
-        assert_eq!(judge(&killed, None).to_string(), text);
+        let judged = judge(&killed, None);
+        assert!(matches!(judged, Outcome::QemuKilled { .. }) && judged.to_string() == text);
     }
 
     #[test]

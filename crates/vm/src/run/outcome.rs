@@ -99,6 +99,11 @@ pub enum Outcome {
         /// QEMU's error output, in short.
         why: String,
     },
+    /// Somebody else killed QEMU, as the system does where memory is short.
+    QemuKilled {
+        /// How it ended, and what it said last.
+        why: String,
+    },
 }
 
 impl std::fmt::Display for Outcome {
@@ -124,7 +129,7 @@ impl std::fmt::Display for Outcome {
             Outcome::Contained { why, then } => write!(f, "the device was cut off: {why}; then {then}"),
             Outcome::Interrupted => write!(f, "the run was interrupted"),
             Outcome::Stopped { why } => write!(f, "the run was stopped: {why}"),
-            Outcome::QemuFailed { why } => write!(f, "QEMU failed: {why}"),
+            Outcome::QemuFailed { why } | Outcome::QemuKilled { why } => write!(f, "QEMU failed: {why}"),
         }
     }
 }
@@ -143,7 +148,7 @@ impl Outcome {
             Outcome::Contained { .. } => "contained",
             Outcome::Interrupted => "interrupted",
             Outcome::Stopped { .. } => "stopped",
-            Outcome::QemuFailed { .. } => "qemu-failed",
+            Outcome::QemuFailed { .. } | Outcome::QemuKilled { .. } => "qemu-failed",
         }
     }
 }
