@@ -2,13 +2,26 @@
 /*
  * Frees a request whose delayed work is pending, and then cancels the work.
  *
- * Twin: cancels the delayed work of a request, and then frees the request.
+ * Twin: cancels the delayed work of a request, and then frees the request. It also frees a hash table, whose own work it
+ * may have queued itself, in an inlined function: the kernel cancels that work.
  */
 #include "zoo.h"
+#include <linux/rhashtable.h>
 
 struct request_state {
 	struct delayed_work poll;
 	unsigned int id;
+	struct rhashtable table;
+	struct request_entry {
+		struct rhash_head node;
+		u32 key;
+	} entries[128];
+};
+
+static const struct rhashtable_params parameters = {
+	.key_len = sizeof(u32),
+	.key_offset = offsetof(struct request_entry, key),
+	.head_offset = offsetof(struct request_entry, node),
 };
 
 static struct kmem_cache *cache;
@@ -28,12 +41,33 @@ static noinline void proto_work_freed_release(struct request_state *r)
 {
 #ifdef TWIN
 	cancel_delayed_work_sync(&r->poll);
+	rhashtable_destroy(&r->table);
 #endif
 	kmem_cache_free(cache, r); /* BUG: protocol-order */
 #ifndef TWIN
 	cancel_delayed_work_sync(&r->poll);
 #endif
 }
+
+#ifdef TWIN
+/* So many entries that the table grows, in its work. */
+static noinline int proto_work_freed_fill(struct request_state *r)
+{
+	int error = rhashtable_init(&r->table, &parameters);
+	u32 i;
+
+	for (i = 0; !error && i < ARRAY_SIZE(r->entries); i++) {
+		r->entries[i].key = i;
+		error = rhashtable_insert_fast(&r->table, &r->entries[i].node, parameters);
+	}
+	return error;
+}
+#else
+static int proto_work_freed_fill(struct request_state *r)
+{
+	return 0;
+}
+#endif
 
 static int __init proto_work_freed_init(void)
 {
@@ -47,7 +81,7 @@ static int __init proto_work_freed_init(void)
 	}
 	INIT_DELAYED_WORK(&request->poll, proto_work_freed_poll);
 	schedule_delayed_work(&request->poll, 3600 * HZ);
-	return 0;
+	return proto_work_freed_fill(request);
 }
 
 static void __exit proto_work_freed_exit(void)
