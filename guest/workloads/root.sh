@@ -45,6 +45,11 @@ mount_kernels() {
     mkdir -p $root/dev/pts $root/dev/shm
     mount -t devpts pts $root/dev/pts 2>/dev/null
     mount -t tmpfs shm $root/dev/shm 2>/dev/null
+    # The kernel makes none of these; what is written to a missing one would become a file in the guest's memory.
+    ln -sfn /proc/self/fd $root/dev/fd
+    for stream in 0:stdin 1:stdout 2:stderr; do
+        ln -sf "fd/${stream%:*}" "$root/dev/${stream#*:}"
+    done
     return 0
 }
 

@@ -166,7 +166,7 @@ fn make_root(own: &Own) -> Result<PathBuf, Failed> {
     }
     fs::write(
         folder.join("bin/keep"),
-        "#!/bin/sh\ncat $1 >/dev/gauge && echo kept $LEVEL of $DRIVER from $(cat /etc/name)\n",
+        "#!/bin/sh\ncat $1 >/dev/gauge && echo kept $LEVEL of $DRIVER from $(cat /etc/name) >/dev/stdout\n",
     )?;
     fs::set_permissions(folder.join("bin/keep"), PermissionsExt::from_mode(0o755))?;
     fs::write(folder.join("etc/name"), "my root\n")?;
