@@ -80,7 +80,8 @@ fn usb() -> Result<(), Failed> {
 
 /// The library's handler does not ask the device where no command runs, so the kernel gives the line up.
 fn uncaused() -> Result<(), Failed> {
-    let result = check(&["pata_artop", "--device", "synthetic", "--workload", "load", "--smp", "1"]);
+    let script = root().join("tests/fixtures/synthetic/uncaused.sh").display().to_string();
+    let result = check(&["pata_artop", "--device", "synthetic", "--workload", &script, "--smp", "1"]);
     let kernels =
         findings(result.report()?).find(|finding| finding["kind"] == "unhandled-interrupt").cloned();
     let note = kernels.ok_or_else(|| result.said())?;
