@@ -15,7 +15,7 @@ const LIMIT: &str = "1500";
 
 /// Parts of commands that cannot run here, and why.
 const LEFT_OUT: [(&str, &str); 4] = [
-    ("linux-source", "builds a kernel, as the suite self_built does"),
+    ("linux-source", "builds from the kernel's source, which takes minutes"),
     ("--running", "guards for the kernel of this machine"),
     ("mydriver", "checks a driver of the reader's own"),
     ("survey", "takes hours"),

@@ -25,6 +25,7 @@ fn main() {
         Trial::test("a program and a script run in a root of the user's", rooted),
         Trial::test("an image is a root as well", imaged),
         Trial::test("roots without what runs in them are refused", unrooted),
+        Trial::test("the kernel's own tests pass, are skipped or fail", selftests),
         Trial::test("a program of syzkaller's form is carried out, and refused with its place", calls),
         Trial::test("a quiet check prints findings and the verdict, a verbose one what it does", loud),
     ];
@@ -215,6 +216,49 @@ fn rooted() -> Result<(), Failed> {
     let failed = "the workload failed at 'bad': cat: can't open '/nowhere'";
     ensure(result.status == 3 && result.stderr.contains(failed), || result.said())?;
     ensure(result.stderr.contains("keep ok") && result.stderr.contains("unloaded gauge"), || result.said())
+}
+
+/// A runner in the place of the kernel's, which ends with 0 whatever its tests did.
+const SELFTESTS: &str = "#!/bin/sh
+case $1 in
+--list) printf 'net:%s\\n' good skipped bad worse ;;
+*)
+    case $2 in
+    net:good) echo 'ok 1 selftests: net: good' ;;
+    net:skipped) echo 'ok 1 selftests: net: skipped # SKIP' ;;
+    net:bad) echo '# FAIL: it broke' && echo 'ok 1 selftests: net: bad' ;;
+    net:worse) echo 'not ok 1 selftests: net: worse # exit=7' ;;
+    esac
+    ;;
+esac
+";
+
+fn selftests() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let folder = make_root(&own)?;
+    for applet in "bash grep head ip ln perl readlink sed sleep tail tee timeout tr".split(' ') {
+        symlink("busybox", folder.join("bin").join(applet))?;
+    }
+    fs::create_dir(folder.join("kselftest"))?;
+    let runner = folder.join("kselftest/run_kselftest.sh");
+    fs::write(&runner, SELFTESTS)?;
+    fs::set_permissions(&runner, PermissionsExt::from_mode(0o755))?;
+    let script = root().join("examples/kselftest/workload.sh").display().to_string();
+    let rooted = ["dummy", "--rootfs", &folder.display().to_string(), "--workload", &script, "--set"];
+    let runs = |names: &str| check(&[&rooted[..], &[&format!("KSELFTESTS={names}")]].concat());
+    let result = runs("net:good net:skipped net:bad net:worse");
+    let lines = [
+        "net:good ok",
+        "net:skipped skipped",
+        "net:bad failed: FAIL: it broke",
+        "net:worse failed: exit=7",
+        "the workload failed at 'net:bad'",
+    ];
+    let missing = lines.into_iter().find(|line| !result.stderr.contains(line));
+    ensure(result.status == 3 && missing.is_none(), || format!("{missing:?}: {}", result.said()))?;
+    let result = runs("net:good net:nothing");
+    let why = "the workload failed at 'tests': kselftest-list.txt of the root has no test net:nothing";
+    ensure(result.status == 3 && result.stderr.contains(why), || result.said())
 }
 
 /// Both file systems are read only; what the program writes is above them.
