@@ -29,7 +29,13 @@ pub fn identity(version: &str, cache: &Cache) -> Result<String, HostError> {
     Ok(format!("{version} {}", &digest[..DIGITS]))
 }
 
-/// The state of this build's files, which differs where one was replaced.
+/// True where the files have the bytes of a build of this name.
+pub fn is_still(name: &str, cache: &Cache) -> bool {
+    let digest = program().and_then(|program| kept(&parts(&program)?, cache));
+    digest.is_ok_and(|digest| name.ends_with(&digest[..DIGITS]))
+}
+
+/// The state of this build's files, which differs where one was replaced, and may differ where none was.
 pub fn state() -> Result<String, HostError> {
     parts(&program()?)?.iter().map(|part| stamp(part)).collect()
 }

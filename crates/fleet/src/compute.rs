@@ -65,7 +65,8 @@ pub struct Computer<'a> {
     host: &'a Host,
     resolver: Resolver<'a>,
     worker: String,
-    /// The state of the build's files when the worker began; `None` where they cannot be found.
+    build: String,
+    /// The state of the build's files when they were last known to be the build's; `None` where they cannot be found.
     state: Option<String>,
 }
 
@@ -73,7 +74,7 @@ impl<'a> Computer<'a> {
     /// A computer in a worker of this name, for jobs of this build.
     pub fn new(host: &'a Host, build: &str, worker: &str) -> Computer<'a> {
         let (resolver, state) = (Resolver::new(host, build), build::state().ok());
-        Computer { host, resolver, worker: worker.to_owned(), state }
+        Computer { host, resolver, worker: worker.to_owned(), build: build.to_owned(), state }
     }
 
     /// Computes a job.
@@ -127,7 +128,7 @@ impl<'a> Computer<'a> {
     }
 
     /// Runs `guardrail check` in a process of its own, so that no failure of it can end the worker.
-    fn check(&self, job: &Check) -> Result<Left, Stopped> {
+    fn check(&mut self, job: &Check) -> Result<Left, Stopped> {
         self.refuse_replaced()?;
         let unfit = |error: HostError| Stopped::unfit(&error);
         let folder = OwnedFolder::large("guardrail-fleet-")
@@ -167,13 +168,14 @@ impl<'a> Computer<'a> {
     }
 
     /// Refuses to compute with files that are no longer those of the worker's build.
-    fn refuse_replaced(&self) -> Result<(), Stopped> {
-        match build::state().ok() == self.state {
-            true => Ok(()),
-            false => Err(Stopped::Unfit(
-                "guardrail was replaced since this worker began; start the worker again".to_owned(),
-            )),
+    fn refuse_replaced(&mut self) -> Result<(), Stopped> {
+        let state = build::state().ok();
+        if state != self.state && !build::is_still(&self.build, &self.host.cache) {
+            let why = "guardrail was replaced since this worker began; start the worker again";
+            return Err(Stopped::Unfit(why.to_owned()));
         }
+        self.state = state;
+        Ok(())
     }
 }
 
@@ -333,6 +335,10 @@ mod tests {
         let mut computer = Computer::new(&host, "0", "w");
         assert!(computer.refuse_replaced().is_ok());
         computer.state = Some("before".to_owned());
+        computer.build = build::identity("0", &host.cache).unwrap_or_default();
+        assert!(computer.build.is_empty() || computer.refuse_replaced().is_ok());
+        computer.state = Some("before".to_owned());
+        computer.build = "0".to_owned();
         assert!(matches!(computer.refuse_replaced(), Err(Stopped::Unfit(why)) if why.contains("replaced")));
     }
 
