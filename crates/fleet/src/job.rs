@@ -108,6 +108,11 @@ impl<'a> Resolver<'a> {
         Resolver { host, build: build.to_owned(), kernels: BTreeMap::new() }
     }
 
+    /// The build of Guardrail whose jobs these are.
+    pub fn build(&self) -> &str {
+        &self.build
+    }
+
     /// The job of a specification, with what this machine has. A kernel is fetched where the cache has none.
     pub fn job(&mut self, spec: Spec) -> Result<Job, HostError> {
         let (spec, inputs) = match spec {

@@ -122,6 +122,43 @@ struct Followed {
     end: Option<End>,
 }
 
+/// The further runs of a race, each of which holds one side and has the other come on another CPU.
+struct Further {
+    left: u32,
+    /// The side that was held when the race was confirmed.
+    first: u8,
+    /// The sides that were held when they met on two CPUs.
+    held: [bool; 2],
+}
+
+impl Further {
+    fn new(cpus: u8, first: u8) -> Further {
+        Further { left: if cpus > 1 { MORE_RUNS } else { 0 }, first, held: [false; 2] }
+    }
+
+    /// The side to hold after a run in which the sides did not meet, and `held_apart` was to be held.
+    fn after_unforced(&mut self, held_apart: Option<u8>) -> Option<u8> {
+        self.take(held_apart.is_none().then_some(self.first))
+    }
+
+    /// The side to hold after a run in which nothing followed. `held` was held, unless the sides met on one CPU.
+    fn after_nothing(&mut self, linger_millis: u64, held: Option<u8>) -> Option<u8> {
+        if let Some(held) = held {
+            self.held[usize::from(held)] = true;
+        }
+        self.take(match linger_millis {
+            0 => [self.first, 1 - self.first].into_iter().find(|side| !self.held[usize::from(*side)]),
+            _ => held.is_none().then_some(self.first),
+        })
+    }
+
+    fn take(&mut self, side: Option<u8>) -> Option<u8> {
+        let side = side.filter(|_| self.left > 0)?;
+        self.left -= 1;
+        Some(side)
+    }
+}
+
 impl<'a> Search<'a> {
     /// Begins with the report of a run without holds.
     pub fn new(
@@ -151,8 +188,7 @@ impl<'a> Search<'a> {
         let mut ended = Vec::new();
         let mut next: VecDeque<(u64, Option<u8>)> = [(0, None), (LINGER, None)].into();
         next.truncate(self.effort.runs as usize);
-        let mut more = MORE_RUNS;
-        let mut orders = [false; 2];
+        let mut further = Further::new(self.plan.cpus, met.held);
         while let Some((linger_millis, held_apart)) = next.pop_front() {
             self.host.progress.step("forcing the order under all checkers");
             let points = met.points.clone();
@@ -163,9 +199,8 @@ impl<'a> Search<'a> {
             let forced = run.findings.iter().find(|finding| is_note(finding, aftermath::FORCED));
             let (Some(forced), Some(seconds)) = (forced, run.seconds) else {
                 ended.extend(run.end.map(|end| end.sentence()));
-                if held_apart.is_none() && more > 0 && self.plan.cpus > 1 {
-                    more -= 1;
-                    next.push_front((linger_millis, Some(met.held)));
+                if let Some(held) = further.after_unforced(held_apart) {
+                    next.push_front((linger_millis, Some(held)));
                 }
                 continue;
             };
@@ -190,16 +225,7 @@ impl<'a> Search<'a> {
                 return Ok(found);
             }
             best = best.filter(|one: &Consequence| one.outcome == VALUE_USED).or(Some(found));
-            if let Some(held) = run.held {
-                orders[usize::from(held)] = true;
-            }
-            let open = |held: &u8| !orders[usize::from(*held)];
-            let order = match linger_millis {
-                0 => [met.held, 1 - met.held].into_iter().find(open),
-                _ => run.held.is_none().then_some(met.held),
-            };
-            if let Some(held) = order.filter(|_| more > 0 && self.plan.cpus > 1) {
-                more -= 1;
+            if let Some(held) = further.after_nothing(linger_millis, run.held) {
                 next.push_front((linger_millis, Some(held)));
             }
         }
@@ -365,6 +391,19 @@ mod tests {
     fn ended(outcome: &str, detail: &str) -> Option<End> {
         let (outcome, detail) = (outcome.to_owned(), Some(detail.to_owned()));
         End::of(&Run { outcome, detail, ..Run::default() }, || Some("eth0: Reset adapter".into()))
+    }
+
+    #[test]
+    fn further_runs_have_each_order_on_two_cpus() {
+        let mut further = Further::new(2, 1);
+        assert_eq!(further.after_nothing(0, None), Some(1));
+        assert_eq!(further.after_nothing(0, Some(1)), Some(0));
+        assert_eq!(further.after_nothing(0, None), None);
+        let mut further = Further::new(2, 0);
+        assert_eq!([None, Some(0)].map(|held| further.after_unforced(held)), [Some(0), None]);
+        assert_eq!(further.after_nothing(LINGER, Some(1)), None);
+        assert_eq!(further.after_nothing(LINGER, None), Some(0));
+        assert_eq!(Further::new(1, 0).after_nothing(0, None), None);
     }
 
     #[test]
