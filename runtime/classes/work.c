@@ -1,36 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Work and timers that drivers queue and arm, and threads that they begin and end. */
+#include <linux/irq_work.h>
 #include <linux/nodemask.h>
 #include <linux/sched.h>
 #include <linux/workqueue.h>
 
 #include "border/check.h"
 #include "border/custom.h"
+#include "classes/rhash.h"
 #include "classes/work.h"
 #include "domain/frames.h"
 #include "report/report.h"
 #include "rights/memory.h"
 
+/* The kernel will call the function of what is queued, so the driver must have the right to call it. */
+static void require_function(const struct guardrail_action *action, struct guardrail_call *call, unsigned long function)
+{
+	if (!function || !guardrail_check_call(action->domain, function))
+		guardrail_refuse(action, call, "function at", function, guardrail_held_at(function, action->domain), "icall");
+}
+
 /*
  * Work is the driver's memory until it is queued, and again when it runs or was canceled. The value is the type of its
- * objects; their state is 1 while they are queued. The kernel will call its function, so the driver must have the right
- * to call that.
+ * objects; their state is 1 while they are queued. Inlined functions queue the work of a hash table, which is the kernel's.
  */
 GUARDRAIL_CUSTOM(work_queued)
 {
-	unsigned long p = object_of(action, call), function;
+	unsigned long p = object_of(action, call);
 	u32 type = size_of(action, call);
+	bool noted, known;
 	int err;
 
-	if (!p || guardrail_frame_is_noted(p, ON_WORK))
+	if (!p || guardrail_in_hash_table(action->domain, p, sizeof(struct work_struct)))
 		return 0;
-	if (!guardrail_check_object(action->domain, p, type)) {
-		if (!guardrail_require_write(action, call, p, sizeof(struct work_struct)))
-			return 0;
-		function = (unsigned long)((struct work_struct *)p)->func;
-		if (!function || !guardrail_check_call(action->domain, function))
-			guardrail_refuse(action, call, "function at", function,
-					 guardrail_held_at(function, action->domain), "icall");
+	noted = guardrail_frame_is_noted(p, ON_WORK);
+	known = noted || guardrail_check_object(action->domain, p, type);
+	if (!known && !guardrail_require_write(action, call, p, sizeof(struct work_struct)))
+		return 0;
+	require_function(action, call, (unsigned long)((struct work_struct *)p)->func);
+	if (noted)
+		return 0;
+	if (!known) {
 		if (guardrail_frame_note(&(struct guardrail_noted){ .p = p, .ip = call->caller, .domain = action->domain, .kind = ON_WORK }))
 			return 0;
 		err = guardrail_create_object(action->domain, p, sizeof(struct work_struct), type);
@@ -38,6 +48,18 @@ GUARDRAIL_CUSTOM(work_queued)
 			return err;
 	}
 	guardrail_move_object(action->domain, p, type, 0, 1);
+	return 0;
+}
+
+/* Work for an interrupt; that of a hash table is the kernel's. */
+GUARDRAIL_CUSTOM(irq_work_queued)
+{
+	unsigned long p = object_of(action, call);
+
+	if (!p || guardrail_in_hash_table(action->domain, p, sizeof(struct irq_work)) ||
+	    !guardrail_require_write(action, call, p, sizeof(struct irq_work)))
+		return 0;
+	require_function(action, call, (unsigned long)((struct irq_work *)p)->func);
 	return 0;
 }
 

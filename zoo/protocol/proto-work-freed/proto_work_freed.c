@@ -56,10 +56,14 @@ static noinline int proto_work_freed_fill(struct request_state *r)
 	int error = rhashtable_init(&r->table, &parameters);
 	u32 i;
 
+	if (error)
+		return error;
 	for (i = 0; !error && i < ARRAY_SIZE(r->entries); i++) {
 		r->entries[i].key = i;
 		error = rhashtable_insert_fast(&r->table, &r->entries[i].node, parameters);
 	}
+	if (error)
+		rhashtable_destroy(&r->table);
 	return error;
 }
 #else
@@ -71,6 +75,8 @@ static int proto_work_freed_fill(struct request_state *r)
 
 static int __init proto_work_freed_init(void)
 {
+	int error;
+
 	cache = kmem_cache_create("proto_work_freed", sizeof(struct request_state), 0, 0, proto_work_freed_construct);
 	if (!cache)
 		return -ENOMEM;
@@ -81,7 +87,13 @@ static int __init proto_work_freed_init(void)
 	}
 	INIT_DELAYED_WORK(&request->poll, proto_work_freed_poll);
 	schedule_delayed_work(&request->poll, 3600 * HZ);
-	return proto_work_freed_fill(request);
+	error = proto_work_freed_fill(request);
+	if (error) {
+		cancel_delayed_work_sync(&request->poll);
+		kmem_cache_free(cache, request);
+		kmem_cache_destroy(cache);
+	}
+	return error;
 }
 
 static void __exit proto_work_freed_exit(void)
