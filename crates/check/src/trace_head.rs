@@ -34,8 +34,8 @@ const REDZONES_KEY: &str = "redzones";
 /// The most other modules that are read.
 const MAX_OTHERS: usize = 512;
 
-/// The head for the trace of a new run.
-pub fn new(plan: &RunPlan, prepared: &Prepared, hooks: Vec<String>) -> TraceMeta {
+/// The head for the trace of a new run, without the hooks, which are known later.
+pub fn new(plan: &RunPlan, prepared: &Prepared) -> TraceMeta {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut meta = TraceMeta {
         guardrail: env!("CARGO_PKG_VERSION").to_owned(),
@@ -45,7 +45,6 @@ pub fn new(plan: &RunPlan, prepared: &Prepared, hooks: Vec<String>) -> TraceMeta
         modules: watched(prepared).map(|module| (module.name.clone(), resolved(&module.path))).collect(),
         workload: prepared.workload.name.clone(),
         tools: plan.tools.clone(),
-        hooks,
         vcpus: plan.cpus.into(),
         started: now.as_secs(),
         ..TraceMeta::default()

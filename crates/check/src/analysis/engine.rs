@@ -19,21 +19,39 @@ pub struct Engine {
     sources: Sources,
 }
 
+/// The checkers of these tools.
+fn named(tools: &[String]) -> Result<Vec<Box<dyn Checker>>, HostError> {
+    checkers::by_names(tools).map_err(|name| {
+        let list = checkers::names_of_tools().collect::<Vec<_>>().join(", ");
+        HostError::Usage(format!("there is no tool `{name}`; choose from: {list}"))
+    })
+}
+
 impl Engine {
     /// Opens kernel image and modules.
     pub fn open(input: &AnalysisInput) -> Result<Engine, HostError> {
-        let checkers = checkers::by_names(&input.tools).map_err(|name| {
-            let list = checkers::names_of_tools().collect::<Vec<_>>().join(", ");
-            HostError::Usage(format!("there is no tool `{name}`; choose from: {list}"))
-        })?;
-        Engine::with(input, checkers)
+        Engine::with(input, named(&input.tools)?)
     }
 
     /// Opens kernel image and modules for checkers that are no tools.
     pub fn with(input: &AnalysisInput, checkers: Vec<Box<dyn Checker>>) -> Result<Engine, HostError> {
-        let world = Box::new(KernelWorld::open(input)?);
+        Ok(Engine::of(KernelWorld::open(input)?, checkers))
+    }
+
+    /// Opens kernel image and modules, and asks for the names of the hooks only then.
+    pub fn hooked(
+        input: &AnalysisInput,
+        hooks: impl FnOnce() -> Result<Vec<String>, HostError>,
+    ) -> Result<Engine, HostError> {
+        let checkers = named(&input.tools)?;
+        let mut world = KernelWorld::open(input)?;
+        world.hook(hooks()?);
+        Ok(Engine::of(world, checkers))
+    }
+
+    fn of(world: KernelWorld, checkers: Vec<Box<dyn Checker>>) -> Engine {
         let sources = world.sources();
-        Ok(Engine { replay: Replay::new(world, checkers), sources })
+        Engine { replay: Replay::new(Box::new(world), checkers), sources }
     }
 
     /// The source lines of the drivers and the kernel.

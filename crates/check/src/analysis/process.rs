@@ -7,7 +7,7 @@ use crate::analysis::keeper::Keeper;
 use crate::analysis::kernel_log;
 use crate::analysis::recorder::{self, Recorder};
 use crate::analysis::run_log::RunLog;
-use crate::analysis::wire::{Analyzed, Job, Message, ShortFinding, receive, send};
+use crate::analysis::wire::{Analyzed, Hooks, Job, Message, ShortFinding, receive, send};
 use crate::sandbox;
 use guardrail_finding::Finding;
 use guardrail_host::error::sentence;
@@ -15,8 +15,9 @@ use guardrail_host::files;
 use guardrail_host::{HostError, Status};
 use guardrail_jail::Jail;
 use guardrail_trace::log::{FailReason, Log, MergedReader};
+use serde::de::DeserializeOwned;
 use std::cell::RefCell;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 
 /// Runs the analysis process.
 pub fn run() -> Result<Status, HostError> {
@@ -41,8 +42,13 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(job: Job) -> Result<Opened, HostError> {
-        let engine = Engine::open(&job.input)?;
+    /// Opens what the job names, and reads the names of the hooks from the supervisor.
+    fn new(mut job: Job, supervisor: &mut impl BufRead) -> Result<Opened, HostError> {
+        let engine = Engine::hooked(&job.input, || {
+            let Hooks(hooks) = listen(supervisor, "the hooks")?;
+            job.meta.hooks = hooks.clone();
+            Ok(hooks)
+        })?;
         let log = Log::open(&job.log)?;
         let recorder = match &job.record {
             Some(path) => Some(Recorder::open(path, &job.meta, &log)?),
@@ -55,18 +61,22 @@ impl Opened {
     }
 }
 
+/// A message of the supervisor at the start.
+fn listen<T: DeserializeOwned>(supervisor: &mut impl BufRead, what: &str) -> Result<T, HostError> {
+    receive(supervisor).map_err(HostError::io("read", what))?.ok_or_else(supervisor_gone)
+}
+
 fn supervisor_gone() -> HostError {
     HostError::Run("the supervisor has gone".into())
 }
 
 fn analyze(out: &mut dyn Write) -> Result<(), HostError> {
     let mut input = BufReader::new(io::stdin());
-    let job: Job =
-        receive(&mut input).map_err(HostError::io("read", "the job"))?.ok_or_else(supervisor_gone)?;
+    let job: Job = listen(&mut input, "the job")?;
     let confined = HostError::io("drop privileges of", "the analysis");
     let written = job.record.iter().chain([&job.log]).map(|file| files::place(file));
     sandbox::confine(&written.fold(sandbox::inputs(&job.input), Jail::writes)).map_err(confined)?;
-    let Opened { engine, log, reader, recorder, mut keeper } = Opened::new(job)?;
+    let Opened { engine, log, reader, recorder, mut keeper } = Opened::new(job, &mut input)?;
     sandbox::enter().map_err(HostError::io("drop privileges of", "the analysis"))?;
     let mut inbox = Inbox::listen(input);
     let recording = recorder.map(|recorder| recorder.start(inbox.cut()));

@@ -1,6 +1,6 @@
 //! The supervisor's side of the analysis process.
 
-use crate::analysis::wire::{Analyzed, GuestEnd, Job, Message, Order, ShortFinding, receive, send};
+use crate::analysis::wire::{Analyzed, GuestEnd, Hooks, Job, Message, Order, ShortFinding, receive, send};
 use guardrail_host::folders::program;
 use guardrail_host::{HostError, Signals};
 use guardrail_vm::ending::ending_early;
@@ -30,8 +30,8 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Starts the process and waits until it is ready to read the log.
-    pub fn start(job: &Job, stop: &dyn Fn() -> bool) -> Result<Analysis, HostError> {
+    /// Starts the process, which opens what the job names.
+    pub fn start(job: &Job) -> Result<Analysis, HostError> {
         let program = program()?;
         let child = Command::new(&program)
             .arg("internal-analysis")
@@ -46,8 +46,13 @@ impl Analysis {
         let mut analysis = Analysis::of(child);
         // If the process died at once, its message explains more than the broken pipe.
         let _ = send(&mut analysis.stdin, job);
-        analysis.wait_for(START_LIMIT, stop, |message| matches!(message, Message::Ready))?;
         Ok(analysis)
+    }
+
+    /// Tells the process the names of the hooks, and waits until it is ready to read the log.
+    pub fn ready(&mut self, hooks: Vec<String>, stop: &dyn Fn() -> bool) -> Result<(), HostError> {
+        let _ = send(&mut self.stdin, &Hooks(hooks));
+        self.wait_for(START_LIMIT, stop, |message| matches!(message, Message::Ready)).map(drop)
     }
 
     /// Listens to a process whose standard input and output are pipes.

@@ -1,4 +1,4 @@
-//! The messages between the supervisor and the analysis process: one JSON object a line.
+//! The messages between the supervisor and the analysis process: one JSON value a line.
 
 use crate::analysis::policy::Policy;
 use crate::input::AnalysisInput;
@@ -45,6 +45,11 @@ pub struct Saves {
     /// meanwhile.
     pub close_first: bool,
 }
+
+/// The names of the hooked functions, by number. They follow the job, which has none: while the process reads the kernel, the
+/// tracer's configuration is worked out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hooks(pub Vec<String>);
 
 /// An order of the supervisor during a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

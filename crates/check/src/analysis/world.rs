@@ -124,6 +124,11 @@ impl KernelWorld {
         })
     }
 
+    /// Gives the hooks their names, by number, before anything is asked.
+    pub fn hook(&mut self, hooks: Vec<String>) {
+        self.hooks = hooks;
+    }
+
     /// The source lines of the traced modules and the kernel.
     pub fn sources(&self) -> Sources {
         let module = |(name, module): (&String, &Module)| {

@@ -71,21 +71,24 @@ impl<'a> Ready<'a> {
         let shared = LogFolder::new()?;
         let config = self.folder.path().join("config.json");
         let mut options = Options { reach: tracer::reach(&shared.log()), ..self.options(&config) };
-        let hooks = tracer::write_config(&self.prepared, &shared.log(), self.holding(&options), &config)?;
-        let input = self.input(modules, hooks);
         let log = Log::create_with(shared.log(), &self.log_options())?;
+        let mut input = self.input(modules);
+        // Both read the kernel, which takes most of the time: the analysis, and what configures the tracer.
+        let mut analysis = match plan.observe {
+            Observe::Check => {
+                progress::detail("starting the analysis process");
+                Some(Analysis::start(&self.job(&shared, input.clone())?)?)
+            }
+            Observe::None | Observe::Trace => None,
+        };
+        input.hooks = tracer::write_config(&self.prepared, &shared.log(), self.holding(&options), &config)?;
         let snapshots = match plan.snapshots {
             Some(_) => Some(Snapshots::new(self.folder.path(), &input, options.memory_mib)?),
             None => None,
         };
-        let analysis = match plan.observe {
-            Observe::Check => {
-                let job = self.job(&shared, input)?;
-                progress::detail("starting the analysis process");
-                Some(Analysis::start(&job, &|| host.signals.interrupted())?)
-            }
-            Observe::None | Observe::Trace => None,
-        };
+        if let Some(analysis) = &mut analysis {
+            analysis.ready(input.hooks, &|| host.signals.interrupted())?;
+        }
         let outside = match plan.gate {
             GateKind::VfioUser => {
                 let (log, strict) = (shared.log(), self.strict());
@@ -174,7 +177,8 @@ impl<'a> Ready<'a> {
         Holding { holds, gate: self.strict().map(device) }
     }
 
-    fn input(&self, modules: Vec<ModuleFile>, hooks: Vec<String>) -> AnalysisInput {
+    /// What the analysis reads; the hooks are not known yet.
+    fn input(&self, modules: Vec<ModuleFile>) -> AnalysisInput {
         let other = |module: &guardrail_vm::modules::ModuleFile| ModuleFile {
             name: module.name.clone(),
             path: module.path.clone(),
@@ -186,7 +190,7 @@ impl<'a> Ready<'a> {
             modules,
             others: others(&self.prepared).map(other).collect(),
             tools: self.plan.tools.clone(),
-            hooks,
+            hooks: Vec::new(),
             redzones: asks_for_redzones(&self.plan.kernel_arguments),
         }
     }
@@ -210,7 +214,7 @@ impl<'a> Ready<'a> {
         Ok(Job {
             log: shared.log(),
             record: self.plan.record.as_deref().map(absolute).transpose()?,
-            meta: trace_head::new(self.plan, &self.prepared, input.hooks.clone()),
+            meta: trace_head::new(self.plan, &self.prepared),
             input,
             policy: self.policy.clone(),
             schedule: self.plan.reader_schedule(),

@@ -59,6 +59,7 @@ pub fn run_with(
             command.arg("--runtime").arg(library);
         }
         command.args(options).arg(headers).arg(release).args(rest).stdin(Stdio::null());
+        command.env("KBUILD_PROBES", packages.cache().path(&format!("{PROBES}/{release}")));
         let output = group::output(&mut command).map_err(|error| failed(error.to_string(), String::new()))?;
         let said = String::from_utf8_lossy(&output.stderr);
         match output.status.success() {
@@ -77,6 +78,9 @@ pub fn run_with(
         built => built,
     }
 }
+
+/// The folder of the cache for what compilers said to kbuild's probes, by the kernel's release.
+const PROBES: &str = "probes";
 
 /// The script prints this where build programs of a newer kernel need a newer C library. The private QEMU
 /// comes with one.
