@@ -14,7 +14,8 @@ use std::sync::Arc;
 const LIMIT: &str = "1500";
 
 /// Parts of commands that cannot run here, and why.
-const LEFT_OUT: [(&str, &str); 4] = [
+const LEFT_OUT: [(&str, &str); 5] = [
+    ("git clone", "fetches and builds a repository of others, which takes minutes"),
     ("linux-source", "builds from the kernel's source, which takes minutes"),
     ("--running", "guards for the kernel of this machine"),
     ("mydriver", "checks a driver of the reader's own"),

@@ -26,6 +26,7 @@ fn main() {
         Trial::test("an image is a root as well", imaged),
         Trial::test("roots without what runs in them are refused", unrooted),
         Trial::test("the kernel's own tests pass, are skipped or fail", selftests),
+        Trial::test("tests of LTP run on the driver's disk, and pass, are skipped or fail", ltp),
         Trial::test("a program of syzkaller's form is carried out, and refused with its place", calls),
         Trial::test("a quiet check prints findings and the verdict, a verbose one what it does", loud),
     ];
@@ -165,11 +166,10 @@ fn make_root(own: &Own) -> Result<PathBuf, Failed> {
     for (link, target) in [("bin/sh", "/bin/busybox"), ("bin/cat", "busybox"), ("data", "usr/data")] {
         symlink(target, folder.join(link))?;
     }
-    fs::write(
-        folder.join("bin/keep"),
+    add_script(
+        &folder.join("bin/keep"),
         "#!/bin/sh\ncat $1 >/dev/gauge && echo kept $LEVEL of $DRIVER from $(cat /etc/name) >/dev/stdout\n",
     )?;
-    fs::set_permissions(folder.join("bin/keep"), PermissionsExt::from_mode(0o755))?;
     fs::write(folder.join("etc/name"), "my root\n")?;
     Ok(folder)
 }
@@ -233,20 +233,46 @@ case $1 in
 esac
 ";
 
+/// Links of the root's busybox.
+fn add_applets(folder: &Path, names: &str) -> Result<(), Failed> {
+    for applet in names.split(' ') {
+        symlink("busybox", folder.join("bin").join(applet))?;
+    }
+    Ok(())
+}
+
+/// Writes a script that can be run, and the folders that it is in.
+fn add_script(path: &Path, text: &str) -> Result<(), Failed> {
+    fs::create_dir_all(path.parent().ok_or("no folder")?)?;
+    fs::write(path, text)?;
+    Ok(fs::set_permissions(path, PermissionsExt::from_mode(0o755))?)
+}
+
+/// Checks a driver with the script of `examples/NAME` in the root. The workload must fail, and each line be printed.
+fn example_fails(
+    [driver, name]: [&str; 2],
+    folder: &Path,
+    variables: &[&str],
+    lines: &[&str],
+) -> Result<(), Failed> {
+    let script = root().join(format!("examples/{name}/workload.sh")).display().to_string();
+    let folder = folder.display().to_string();
+    let rooted = [driver, "--rootfs", &folder, "--workload", &script];
+    let set = variables.iter().flat_map(|variable| ["--set", *variable]);
+    let result = check(&rooted.into_iter().chain(set).collect::<Vec<_>>());
+    let missing = lines.iter().find(|line| !result.stderr.contains(**line));
+    ensure(result.status == 3 && missing.is_none(), || format!("{missing:?}: {}", result.said()))
+}
+
 fn selftests() -> Result<(), Failed> {
     let own = Own::new()?;
     let folder = make_root(&own)?;
-    for applet in "bash grep head ip ln perl readlink sed sleep tail tee timeout tr".split(' ') {
-        symlink("busybox", folder.join("bin").join(applet))?;
-    }
-    fs::create_dir(folder.join("kselftest"))?;
-    let runner = folder.join("kselftest/run_kselftest.sh");
-    fs::write(&runner, SELFTESTS)?;
-    fs::set_permissions(&runner, PermissionsExt::from_mode(0o755))?;
-    let script = root().join("examples/kselftest/workload.sh").display().to_string();
-    let rooted = ["dummy", "--rootfs", &folder.display().to_string(), "--workload", &script, "--set"];
-    let runs = |names: &str| check(&[&rooted[..], &[&format!("KSELFTESTS={names}")]].concat());
-    let result = runs("net:good net:skipped net:bad net:worse");
+    add_applets(&folder, "bash grep head ip ln perl readlink sed sleep tail tee timeout tr")?;
+    add_script(&folder.join("kselftest/run_kselftest.sh"), SELFTESTS)?;
+    let fails = |names: &str, lines: &[&str]| {
+        let variable = format!("KSELFTESTS={names}");
+        example_fails(["dummy", "kselftest"], &folder, &[&variable], lines)
+    };
     let lines = [
         "net:good ok",
         "net:skipped skipped",
@@ -254,11 +280,58 @@ fn selftests() -> Result<(), Failed> {
         "net:worse failed: exit=7",
         "the workload failed at 'net:bad'",
     ];
-    let missing = lines.into_iter().find(|line| !result.stderr.contains(line));
-    ensure(result.status == 3 && missing.is_none(), || format!("{missing:?}: {}", result.said()))?;
-    let result = runs("net:good net:nothing");
+    fails("net:good net:skipped net:bad net:worse", &lines)?;
     let why = "the workload failed at 'tests': kselftest-list.txt of the root has no test net:nothing";
-    ensure(result.status == 3 && result.stderr.contains(why), || result.said())
+    fails("net:good net:nothing", &[why])
+}
+
+/// A program in the place of LTP's. It prints a result, and where it runs, and ends with a status.
+const LTP_PROGRAM: &str = "#!/bin/sh\necho \"fake.c:1: $1: in ${PWD##*/}\"\nexit $2\n";
+
+/// A runtest file. One line hides a failure behind the status 0, one reports nothing, and one has no program.
+const RUNTEST: &str = "#DESCRIPTION: fakes
+good fake TPASS 0
+lacking\tfake TCONF 32
+bad fake TFAIL 1
+broken fake TBROK 2
+hidden fake TFAIL 1; fake TPASS 0
+silent true
+absent no_program
+";
+
+/// A folder as a root brings no file system for a disk. So the tests' is in memory, where no disk counts, and it has no
+/// programs of its own.
+fn ltp() -> Result<(), Failed> {
+    let own = Own::new()?;
+    let folder = make_root(&own)?;
+    add_applets(&folder, "chmod cut grep head mkdir mount readlink sed sleep tail timeout true umount")?;
+    let fails = |names: &str, lines: &[&str]| {
+        let variables = ["LTP_FILESYSTEM=tmpfs", &format!("LTP={names}")];
+        example_fails(["nvme", "ltp"], &folder, &variables, lines)
+    };
+    fails("fs:good", &["the workload failed at 'ltp': the root has no /opt/ltp/testcases/bin"])?;
+    add_script(&folder.join("bin/mkfs.tmpfs"), "#!/bin/sh\n")?;
+    add_script(&folder.join("bin/fsck.tmpfs"), "#!/bin/sh\n")?;
+    add_script(&folder.join("opt/ltp/testcases/bin/fake"), LTP_PROGRAM)?;
+    fs::create_dir(folder.join("opt/ltp/runtest"))?;
+    fs::write(folder.join("opt/ltp/runtest/fs"), RUNTEST)?;
+    let lines = [
+        "fake.c:1: TPASS: in disk",
+        "fs:good ok",
+        "fs:lacking skipped: fake.c:1: TCONF",
+        "fs:bad failed: exit=1; fake.c:1: TFAIL",
+        "fs:broken failed: exit=2; fake.c:1: TBROK",
+        "fs:hidden failed: fake.c:1: TFAIL",
+        "fs:silent skipped: it ended with status 0 and reported no result",
+        "fs:absent failed: exit=127",
+        "fsck ok",
+        "the workload failed at 'fs:bad'",
+    ];
+    fails("fs:good fs:lacking fs:bad fs:broken fs:hidden fs:silent fs:absent", &lines)?;
+    fails(
+        "fs:good fs:nothing",
+        &["the workload failed at 'tests': the runtest files of the root have no test fs:nothing"],
+    )
 }
 
 /// Both file systems are read only; what the program writes is above them.
